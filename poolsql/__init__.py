@@ -1,0 +1,1 @@
+"""A pool of long-lived browser profiles on Postgres."""

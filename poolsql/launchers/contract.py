@@ -1,0 +1,128 @@
+"""What a launcher must promise, whichever product stands behind it.
+
+A launcher starts and stops the browser of one profile. Everything that is needed to stop a browser is in its
+`BrowserHandle`, which the database keeps with the lease: any process that can reach the launcher can finish what a
+dead worker began. The handle is written *before* the browser is started, since an answer can be lost while the
+browser comes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+
+class StopRung(StrEnum):
+    """The step of the stop ladder after which the browser was seen to be gone."""
+
+    NOT_RUNNING = "not_running"
+    CLOSED = "browser_close"
+    INTERRUPTED = "sigint"
+    KILLED = "sigkill"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The exit of a profile. `server` holds no credentials; the password is resolved only when it is needed."""
+
+    name: str
+    server: str
+    username: str | None = None
+    secret: str | None = None
+    """Reference of the password (``env:NAME`` or ``file:/path``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """What a launcher is told about the browser it should start."""
+
+    lease_id: int
+    profile_id: int
+    profile_key: str
+    """The launcher's own name of the profile."""
+    directory: Path | None = None
+    """User data directory, for launchers that keep one on this machine."""
+    proxy: Proxy | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Launcher options joined with the profile's own, such as ``headless``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserHandle:
+    """How to find, reach and stop one browser; survives the process that started it (a jsonb column)."""
+
+    launcher: str
+    """Name of the launcher's row."""
+    machine: str
+    profile_key: str
+    directory: str | None = None
+    pid: int | None = None
+    process_started: str | None = None
+    """Start mark of `pid`, so that a reused process id is never taken for the browser."""
+    cdp_url: str | None = None
+
+    def started(self, *, pid: int, process_started: str, cdp_url: str) -> BrowserHandle:
+        """The same browser, once its process and address are known."""
+        return replace(self, pid=pid, process_started=process_started, cdp_url=cdp_url)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the database keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> BrowserHandle:
+        """From what the database kept; keys of a newer version are ignored."""
+        return cls(**{name: data.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How a browser was stopped. A report is only made when the browser is *proven* gone."""
+
+    rung: StopRung
+    seconds: float
+
+
+class Launcher(Protocol):
+    """Starts and stops browsers of one kind. Each method ends by its deadline, whatever the browser does."""
+
+    kind: ClassVar[str]
+    pins_machine: ClassVar[bool]
+    """True when a profile lives on the machine where it was first started."""
+
+    def prepare(self, request: LaunchRequest) -> BrowserHandle:
+        """Check everything that can be checked without starting anything and say how to stop what would start.
+
+        Raises:
+            LaunchFailedError: The browser could not start.
+        """
+        ...
+
+    def start(self, request: LaunchRequest, handle: BrowserHandle, *, timeout: float) -> BrowserHandle:
+        """Start the browser and return its handle with a reachable ``cdp_url``.
+
+        On any failure nothing of what was started is left running, or the error says that it may be.
+
+        Raises:
+            LaunchFailedError: The browser did not start within `timeout` seconds.
+        """
+        ...
+
+    def stop(self, handle: BrowserHandle, *, timeout: float) -> StopReport:
+        """Stop the browser, gently first, and prove that it is gone. Stopping a stopped browser is no error.
+
+        Raises:
+            StopNotProvenError: The browser may still run after `timeout` seconds.
+        """
+        ...
+
+    def is_running(self, handle: BrowserHandle) -> bool:
+        """Whether the browser may run.
+
+        Raises:
+            LauncherError: It cannot be told, for example from another machine.
+        """
+        ...
