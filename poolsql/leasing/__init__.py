@@ -1,1 +1,3 @@
-"""TODO."""
+"""Leases on profiles: checkout, renewal, release, expiry; outcomes, cooldowns and retirement."""
+
+from __future__ import annotations

@@ -28,9 +28,9 @@ class Outcome(StrEnum):
     PROXY_FAILED = "proxy_failed"
     BROWSER_CRASHED = "browser_crashed"
     RATE_LIMITED = "rate_limited"
-    SESSION_LOST = "session_lost"
     BLOCKED = "blocked"
     CAPTCHA = "captcha"
+    SESSION_LOST = "session_lost"
 
 
 class Blame(StrEnum):

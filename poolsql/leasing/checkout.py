@@ -1,0 +1,148 @@
+"""Getting a lease: one statement, and what is told when it finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+
+from poolsql.clocks import elapsed_clock
+from poolsql.database.engine import Database, Row
+from poolsql.database.statements import Statement
+from poolsql.leasing.worker import Worker
+
+CHECKOUT = Statement.load("poolsql.leasing", "checkout")
+FIND_REQUEST = Statement.load("poolsql.leasing", "find_request")
+MISS = Statement.load("poolsql.leasing", "miss")
+
+MARGIN = 0.1
+"""Share of the TTL by which a holder stops trusting its lease before the database would end it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a checkout asks for. The id makes a repeated checkout return the same lease."""
+
+    pool_id: int
+    task: str | None = None
+    host: str | None = None
+    tags: tuple[str, ...] = ()
+    profile_id: int | None = None
+    id: UUID = field(default_factory=uuid4)
+
+    def parameters(self, worker: Worker) -> dict[str, Any]:
+        """As the statements want it."""
+        return {
+            "pool_id": self.pool_id,
+            "task": self.task,
+            "host": self.host,
+            "tags": list(self.tags),
+            "profile_id": self.profile_id,
+            "request_id": self.id,
+            "worker_id": worker.id,
+            "machine": worker.machine,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The leased profile, as it was at checkout."""
+
+    id: int
+    key: str
+    """The launcher's own name of the profile."""
+    launcher: str
+    tags: tuple[str, ...]
+    seed: str | None
+    options: Mapping[str, Any]
+    proxy_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease as the database granted it."""
+
+    lease_id: int
+    token: UUID
+    profile: Profile
+    ttl: timedelta
+    renew: timedelta
+    acquired_at: datetime
+    expires_at: datetime
+    deadline_at: datetime
+    trusted_until: float
+    """On `elapsed_clock`: until then the holder may believe in its lease without asking again."""
+    trusted_at_most_until: float
+    """On `elapsed_clock`: the lease's longest time, renewed or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why a checkout got nothing."""
+
+    counts: Mapping[str, int]
+    next_free_at: datetime | None
+
+
+def checkout(database: Database, worker: Worker, request: Request) -> Grant | None:
+    """Lease the longest available profile that matches, or return None.
+
+    An answer that was lost does not lose the lease: the repeated request finds the lease that the first one made.
+
+    Raises:
+        DatabaseUnavailableError: The database could not be reached.
+    """
+    parameters = request.parameters(worker)
+    started, tries = elapsed_clock(), 0
+
+    def once() -> Sequence[Row]:
+        nonlocal started, tries
+        started, tries = elapsed_clock(), tries + 1
+        return (database.run_once(FIND_REQUEST, parameters) if tries > 1 else ()) or _lease(database, parameters)
+
+    rows = database.repeat(once)
+    return _grant(rows[0], started) if rows else None
+
+
+def _lease(database: Database, parameters: Mapping[str, Any]) -> Sequence[Row]:
+    try:
+        return database.run_once(CHECKOUT, parameters)
+    except psycopg.errors.UniqueViolation as error:
+        # The first try's statement was still running when the repeated one looked for its lease.
+        if error.diag.constraint_name != "leases_request_id_key":
+            raise
+        return database.run_once(FIND_REQUEST, parameters)
+
+
+def record_miss(database: Database, worker: Worker, request: Request, *, waited: float) -> Miss:
+    """Count why the request got nothing after `waited` seconds, and write the miss down."""
+    row = database.run(MISS, {**request.parameters(worker), "waited": waited})[0]
+    return Miss(counts=row.counts, next_free_at=row.next_free_at)
+
+
+def _grant(row: Row, started: float) -> Grant:
+    return Grant(
+        lease_id=row.lease_id,
+        token=row.token,
+        profile=Profile(
+            id=row.profile_id,
+            key=row.profile_key,
+            launcher=row.launcher,
+            tags=tuple(row.tags),
+            seed=row.seed,
+            options=row.options,
+            proxy_id=row.proxy_id,
+        ),
+        ttl=row.ttl,
+        renew=row.renew,
+        acquired_at=row.acquired_at,
+        expires_at=row.expires_at,
+        deadline_at=row.deadline_at,
+        # What is left of a lease that was found again only the database's clock knows: renew it before trusting it.
+        trusted_until=started if row.found_again else started + row.ttl.total_seconds() * (1 - MARGIN),
+        trusted_at_most_until=started + (row.deadline_at - row.acquired_at).total_seconds(),
+    )

@@ -1,0 +1,115 @@
+"""A pool's policy: the durations and limits by which its leases, cooldowns and retirements go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from poolsql.durations import Duration, format_duration, parse_duration
+from poolsql.errors import BadInputError
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicy:
+    """Durations and limits of one pool. The defaults are those of the design; each is a column of ``poolsql.pools``."""
+
+    ttl: timedelta = timedelta(seconds=90)
+    """A lease that is not renewed for this long has expired."""
+    renew: timedelta = timedelta(seconds=30)
+    """How often a worker renews its leases; less than half of `ttl`, so that one lost renewal costs nothing."""
+    max_lease: timedelta = timedelta(minutes=30)
+    """Longest time that one lease can be held, renewed or not."""
+    failure_cooldown: timedelta = timedelta(minutes=15)
+    """First cooldown after an outcome that blames the profile; doubles with each further one in a row."""
+    failure_cooldown_cap: timedelta = _DAY
+    lost_cooldown: timedelta = timedelta(minutes=30)
+    """Cooldown after a worker was lost while its browser had started."""
+    rest: timedelta = timedelta(0)
+    """Pause of the profile after a success."""
+    hold: timedelta = timedelta(seconds=30)
+    """First hold after somebody else's fault (proxy, browser, launcher); doubles in a row."""
+    hold_cap: timedelta = timedelta(minutes=10)
+    block_pause: timedelta = timedelta(minutes=15)
+    """First pause of a host after blocked or captcha; doubles in a row."""
+    rate_pause: timedelta = timedelta(seconds=60)
+    """First pause of a host after a 429 or 503 that named no time; doubles in a row."""
+    site_back_off: timedelta = timedelta(seconds=5)
+    """First pause of a host after a site error; doubles in a row, up to `site_back_off_cap`."""
+    site_back_off_cap: timedelta = timedelta(minutes=10)
+    pause_cap: timedelta = _DAY
+    """Longest pause of a host that poolsql sets by itself; a Retry-After is obeyed in full all the same."""
+    retire_after: int | None = 5
+    """Retire a profile after this many blamed attempts in a row; None: never."""
+    retire_rate: float | None = 0.6
+    """Retire a profile when this share of its last `retire_window` attempts were blamed on it; None: never."""
+    retire_window: int = 20
+    max_uses: int | None = None
+    max_age: timedelta | None = None
+    target_size: int | None = None
+    """How many profiles the pool should have; a shortfall is shown, nothing is created."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def from_values(cls, **values: Any) -> PoolPolicy:
+        """Build a policy from durations as people write them (``ttl="90s"``).
+
+        Raises:
+            BadInputError: A name is unknown, or a value contradicts another; all of them are named at once.
+        """
+        known = {field.name: field for field in fields(cls)}
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise BadInputError(f"pool policy: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        return cls(**{name: _typed(name, value, str(known[name].type)) for name, value in values.items()})
+
+    def columns(self) -> dict[str, Any]:
+        """The policy as column values of ``poolsql.pools``."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _typed(name: str, value: Duration | None, declared: str) -> Any:
+    if value is None or "timedelta" not in declared:
+        return value
+    return parse_duration(value, name=name)
+
+
+_POSITIVE = (
+    *("ttl", "renew", "max_lease", "failure_cooldown", "failure_cooldown_cap", "hold", "hold_cap"),
+    *("block_pause", "rate_pause", "site_back_off", "site_back_off_cap", "pause_cap"),
+)
+
+
+def _check(policy: PoolPolicy) -> None:
+    problems: list[str] = []
+    problems += [
+        f"{name} is 0; a time-out or pause of 0 would never end or never pause"
+        for name in _POSITIVE
+        if not getattr(policy, name)
+    ]
+    if policy.renew >= policy.ttl / 2:
+        problems.append(
+            f"renew ({format_duration(policy.renew)}) must be less than half of ttl ({format_duration(policy.ttl)})"
+        )
+    if policy.ttl > policy.max_lease:
+        problems.append(
+            f"ttl ({format_duration(policy.ttl)}) must not exceed max_lease ({format_duration(policy.max_lease)})"
+        )
+    if policy.failure_cooldown > policy.failure_cooldown_cap:
+        problems.append("failure_cooldown must not exceed failure_cooldown_cap")
+    if policy.hold > policy.hold_cap:
+        problems.append("hold must not exceed hold_cap")
+    for name in ("retire_after", "max_uses", "retire_window", "target_size"):
+        number = getattr(policy, name)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            problems.append(f"{name} must be a whole number from 1")
+    if policy.retire_rate is not None and not 0 < policy.retire_rate <= 1:
+        problems.append("retire_rate must be above 0 and at most 1")
+    if policy.max_age is not None and not policy.max_age:
+        problems.append("max_age is 0; leave it out to switch it off")
+    if problems:
+        raise BadInputError("pool policy: " + "; ".join(problems))

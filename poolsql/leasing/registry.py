@@ -1,0 +1,234 @@
+"""Declaring what a fleet consists of: pools, launchers, proxies and profiles are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.exc import IntegrityError
+
+from poolsql.database.engine import Database
+from poolsql.database.tables import launchers, pools, profile_tags, profiles, proxies
+from poolsql.errors import BadInputError, ConflictError, UnknownNameError
+from poolsql.leasing.policy import PoolPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A pool as the database knows it."""
+
+    id: int
+    name: str
+    policy: PoolPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherRow:
+    """A launcher as the database knows it."""
+
+    id: int
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyRow:
+    """A proxy as the database knows it; the secret is a reference."""
+
+    id: int
+    name: str
+    server: str
+    username: str | None
+    secret: str | None
+
+
+def define_pool(database: Database, name: str, policy: PoolPolicy) -> PoolRow:
+    """Create a pool, or give an existing one this policy.
+
+    Raises:
+        BadInputError: The name is empty.
+    """
+    values = policy.columns()
+    with database.connect() as connection:
+        pool_id = connection.execute(
+            upsert(pools)
+            .values(name=_name(name, "pool"), **values)
+            .on_conflict_do_update(index_elements=["name"], set_=values)
+            .returning(pools.c.id)
+        ).scalar_one()
+    return PoolRow(pool_id, name, policy)
+
+
+def find_pool(database: Database, name: str) -> PoolRow:
+    """Look a pool up.
+
+    Raises:
+        UnknownNameError: There is no such pool; the message names those that there are.
+    """
+    policy_columns = [pools.c[column] for column in PoolPolicy.__dataclass_fields__]
+    with database.connect() as connection:
+        row = connection.execute(select(pools.c.id, *policy_columns).where(pools.c.name == name)).mappings().first()
+        if row is None:
+            known = connection.execute(select(pools.c.name).order_by(pools.c.name).limit(20)).scalars().all()
+            raise UnknownNameError(
+                f"there is no pool {name!r}; " + (f"known are {', '.join(known)}" if known else "none is defined yet")
+            )
+    values = dict(row)
+    return PoolRow(values.pop("id"), name, PoolPolicy(**values))
+
+
+def define_launcher(
+    database: Database,
+    name: str,
+    *,
+    kind: str,
+    pins_machine: bool,
+    options: Mapping[str, Any],
+    machines: Sequence[str] | None,
+) -> None:
+    """Create a launcher, or change an existing one of the same kind.
+
+    Raises:
+        ConflictError: A launcher of that name has another kind.
+    """
+    values = {"options": dict(options), "machines": list(machines) if machines is not None else None}
+    with database.connect() as connection:
+        found = connection.execute(
+            upsert(launchers)
+            .values(name=_name(name, "launcher"), kind=kind, pins_machine=pins_machine, **values)
+            .on_conflict_do_update(index_elements=["name"], set_=values, where=launchers.c.kind == kind)
+            .returning(launchers.c.id)
+        ).scalar()
+    if found is None:
+        raise ConflictError(f"launcher {name!r} exists and is of another kind than {kind!r}; choose another name")
+
+
+def find_launcher(database: Database, name: str) -> LauncherRow:
+    """Look a launcher up.
+
+    Raises:
+        UnknownNameError: There is no such launcher.
+    """
+    query = select(launchers.c.id, launchers.c.name, launchers.c.kind, launchers.c.options)
+    with database.connect() as connection:
+        row = connection.execute(query.where(launchers.c.name == name)).one_or_none()
+    if row is None:
+        raise UnknownNameError(f"there is no launcher {name!r}")
+    return LauncherRow(*row)
+
+
+def define_proxy(
+    database: Database, name: str, *, server: str, username: str | None, secret: str | None, shared: bool
+) -> None:
+    """Create a proxy, or change an existing one.
+
+    Raises:
+        ConflictError: It is pinned to several profiles, so it can't stop being shared.
+    """
+    values = {"server": server, "username": username, "secret": secret, "shared": shared}
+    with database.transaction() as connection:
+        proxy_id = connection.execute(
+            upsert(proxies)
+            .values(name=_name(name, "proxy"), **values)
+            .on_conflict_do_update(index_elements=["name"], set_=values)
+            .returning(proxies.c.id)
+        ).scalar_one()
+        with _conflict(f"proxy {name!r} belongs to several profiles; declare it shared or give each its own"):
+            connection.execute(
+                update(profiles)
+                .where(profiles.c.proxy_id == proxy_id)
+                .values(exclusive_proxy_id=None if shared else proxy_id)
+            )
+
+
+def find_proxy(database: Database, proxy_id: int) -> ProxyRow:
+    """The proxy of a profile."""
+    query = select(proxies.c.id, proxies.c.name, proxies.c.server, proxies.c.username, proxies.c.secret)
+    with database.connect() as connection:
+        return ProxyRow(*connection.execute(query.where(proxies.c.id == proxy_id)).one())
+
+
+def add_profile(
+    database: Database,
+    pool: PoolRow,
+    key: str,
+    *,
+    launcher: str,
+    proxy: str | None = None,
+    tags: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    seed: str | None = None,
+    new: bool = False,
+) -> int:
+    """Add a profile to a pool; returns its id.
+
+    Args:
+        key: The launcher's own name of the profile.
+        new: True: it is not offered before somebody activates it.
+
+    Raises:
+        UnknownNameError: The launcher or proxy does not exist.
+        ConflictError: The launcher has a profile of that key, or the proxy is pinned to another profile.
+    """
+    with database.transaction() as connection:
+        launcher_id = _id_of(connection, launchers, launcher, "launcher")
+        proxy_id, shared = None, True
+        if proxy is not None:
+            proxy_id = _id_of(connection, proxies, proxy, "proxy")
+            shared = connection.execute(select(proxies.c.shared).where(proxies.c.id == proxy_id)).scalar_one()
+        with _conflict(
+            f"profile {key!r}: launcher {launcher!r} already has a profile of that key, "
+            f"or proxy {proxy!r} is pinned to another profile and not declared shared"
+        ):
+            profile_id = connection.execute(
+                insert(profiles)
+                .values(
+                    pool_id=pool.id,
+                    launcher_id=launcher_id,
+                    proxy_id=proxy_id,
+                    exclusive_proxy_id=None if shared else proxy_id,
+                    key=_name(key, "profile"),
+                    tags=sorted(set(tags)),
+                    options=dict(options or {}),
+                    seed=seed,
+                    state="new" if new else "active",
+                )
+                .returning(profiles.c.id)
+            ).scalar_one()
+        set_tags(connection, profile_id, tags)
+    return int(profile_id)
+
+
+def set_tags(connection: Connection, profile_id: int, tags: Sequence[str]) -> None:
+    """Give a profile these tags, in its own row and in the table that finds the rare ones."""
+    wanted = sorted(set(tags))
+    connection.execute(update(profiles).where(profiles.c.id == profile_id).values(tags=wanted))
+    connection.execute(delete(profile_tags).where(profile_tags.c.profile_id == profile_id))
+    if wanted:
+        connection.execute(insert(profile_tags), [{"tag": tag, "profile_id": profile_id} for tag in wanted])
+
+
+def _id_of(connection: Connection, table: Table, name: str, kind: str) -> int:
+    found = connection.execute(select(table.c.id).where(table.c.name == name)).scalar()
+    if found is None:
+        raise UnknownNameError(f"there is no {kind} {name!r}; define it first")
+    return int(found)
+
+
+def _name(text: str, kind: str) -> str:
+    if not text.strip() or "\x00" in text or len(text) > 500:
+        raise BadInputError(f"{kind} {text[:50]!r}: a name needs 1 to 500 characters, not only blanks, no NUL")
+    return text
+
+
+@contextmanager
+def _conflict(message: str) -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError as error:
+        raise ConflictError(message) from error

@@ -1,0 +1,279 @@
+"""What a holder tells about its lease: renewals, visits, browser starts, and its end. All guarded by id and token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NoReturn
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from poolsql.database.engine import Database, Row
+from poolsql.database.statements import Statement
+from poolsql.errors import LaunchFault, LeaseLostError, UnknownLeaseError
+from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.worker import Worker
+
+RENEW = Statement.load("poolsql.leasing", "renew")
+RECORD_VISIT = Statement.load("poolsql.leasing", "record_visit", "visit_effects", "recorded")
+RELEASE = Statement.load("poolsql.leasing", "release", "visit_effects", "close")
+BEGIN_RECLAIM = Statement.load("poolsql.leasing", "begin_reclaim")
+LOOK = Statement.load("poolsql.leasing", "look")
+REFUSE = Statement.load("poolsql.leasing", "refuse")
+BROWSER_STARTING = Statement.load("poolsql.leasing", "browser_starting")
+BROWSER_STARTED = Statement.load("poolsql.leasing", "browser_started")
+START_FAILED = Statement.load("poolsql.leasing", "start_failed")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """The two things that name a lease. The token is random: nobody but the holder can name it."""
+
+    lease_id: int
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One try of one task inside a lease."""
+
+    outcome: Outcome
+    seconds: float = 0.0
+    host: str | None = None
+    """The target site; default: the host that the checkout named."""
+    task: str | None = None
+    task_id: int | None = None
+    url: str | None = None
+    status: int | None = None
+    detail: str | None = None
+    bytes: int | None = None
+    retry_after: float | None = None
+    """Seconds that the site told to wait; obeyed in full."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    def parameters(self) -> dict[str, Any]:
+        """As the statements want it."""
+        return {
+            "outcome": self.outcome.value,
+            "seconds": self.seconds,
+            "host": self.host,
+            "task": self.task,
+            "task_id": self.task_id,
+            "url": self.url,
+            "status": self.status,
+            "detail": self.detail,
+            "bytes": self.bytes,
+            "retry_after": self.retry_after,
+            "evidence": Jsonb(self.evidence) if self.evidence else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How a lease ended."""
+
+    lease_id: int
+    outcome: Outcome
+    counted: bool
+    """Whether it counted as a failure of the profile."""
+    available_at: datetime
+    """When the profile is offered again, unless it is paused or retired."""
+    retired_because: str | None
+
+
+def renew(database: Database, worker: Worker, names: Sequence[LeaseName], *, patience: float) -> dict[int, Row]:
+    """Renew leases in one statement; those missing in the answer (by id) are not live any more."""
+    parameters = {
+        "lease_ids": [name.lease_id for name in names],
+        "tokens": [name.token for name in names],
+        "worker_id": worker.id,
+    }
+    return {row.lease_id: row for row in database.run(RENEW, parameters, patience=patience)}
+
+
+def record_visit(
+    database: Database, worker: Worker, name: LeaseName, visit: Visit, *, number: int, patience: float
+) -> None:
+    """Write one visit and its effects on the host.
+
+    Args:
+        number: How many visits of this lease were written before; makes a repeated report harmless.
+        patience: Seconds for which a lost database is tried again.
+
+    Raises:
+        LeaseLostError: The lease is not live; the visit was recorded as refused.
+    """
+    parameters = {**visit.parameters(), "lease_id": name.lease_id, "token": name.token, "number": number}
+    if database.run(RECORD_VISIT, parameters, patience=patience):
+        return
+    seen = look(database, name)
+    if seen is not None and seen.state != "foreign" and seen.visits == number + 1:
+        return  # the first answer was lost, the visit was not
+    refuse(database, worker, name, seen, kind="visit", outcome=visit.outcome, detail=visit.detail)
+
+
+def release(
+    database: Database,
+    worker: Worker,
+    name: LeaseName,
+    *,
+    outcome: Outcome | None,
+    detail: str | None = None,
+    host: str | None = None,
+    retry_after: float | None = None,
+    stop_rung: str | None = None,
+    hold: bool = True,
+    pause_because: str | None = None,
+    patience: float,
+) -> Attempt:
+    """End a lease; repeated after a lost answer it returns what the first call did.
+
+    Args:
+        outcome: Written as a visit of its own. None: the attempt is the worst of the recorded visits, or a success.
+        detail: What happened, in words.
+        host: The target site, when it is not the one that the checkout named.
+        retry_after: Seconds that the site told to wait.
+        stop_rung: How the browser was *proven* stopped; needed when a start was recorded.
+        hold: False keeps a hold outcome from holding this profile (its launcher's breaker is open instead).
+        pause_because: Pause the profile with this reason.
+        patience: Seconds for which a lost database is tried again.
+
+    Raises:
+        LeaseLostError: The lease is not live; the report was recorded as refused.
+        UnknownLeaseError: There never was such a lease.
+    """
+    parameters = {
+        "lease_id": name.lease_id,
+        "token": name.token,
+        "outcome": outcome.value if outcome is not None else None,
+        "detail": detail,
+        "host": host,
+        "retry_after": retry_after,
+        "stop_rung": stop_rung,
+        "hold": hold,
+        "pause_because": pause_because,
+    }
+    tries = 0
+
+    def once() -> Sequence[Row]:
+        nonlocal tries
+        tries += 1
+        return database.run_once(RELEASE, parameters)
+
+    rows = database.repeat(once, patience=patience)
+    if not rows:
+        seen = look(database, name)
+        if tries > 1 and seen is not None and seen.state == "ended" and seen.ended_by == "holder":
+            return attempt_from(seen)
+        refuse(database, worker, name, seen, kind="release", outcome=outcome, detail=detail)
+    return attempt_from(rows[0])
+
+
+def begin_reclaim(database: Database, name: LeaseName, *, detail: str, patience: float) -> None:
+    """Leave the lease to the reaper, which ends it when its browser is proven stopped."""
+    parameters = {"lease_id": name.lease_id, "token": name.token, "detail": detail}
+    database.run(BEGIN_RECLAIM, parameters, patience=patience)
+
+
+def browser_starting(
+    database: Database,
+    worker: Worker,
+    name: LeaseName,
+    *,
+    browser: Mapping[str, Any],
+    machine: str | None,
+    directory: str | None,
+) -> None:
+    """Write down how to stop a browser, before it is started.
+
+    Args:
+        browser: Whatever the launcher needs to stop it, as JSON.
+        machine: The only machine that can stop it; None when any can.
+        directory: The profile's directory on that machine; unique there.
+
+    Raises:
+        LeaseLostError: The lease is not live: do not start anything.
+    """
+    parameters = {
+        "lease_id": name.lease_id,
+        "token": name.token,
+        "browser": Jsonb(browser),
+        "machine": machine,
+        "directory": directory,
+    }
+    if not database.run(BROWSER_STARTING, parameters):
+        refuse(database, worker, name, look(database, name), kind="browser_starting")
+
+
+def browser_started(database: Database, worker: Worker, name: LeaseName, *, browser: Mapping[str, Any]) -> None:
+    """Keep the address of a browser that runs.
+
+    Raises:
+        LeaseLostError: The lease is not live: stop the browser.
+    """
+    parameters = {"lease_id": name.lease_id, "token": name.token, "browser": Jsonb(browser)}
+    if not database.run(BROWSER_STARTED, parameters):
+        refuse(database, worker, name, look(database, name), kind="browser_started")
+
+
+def start_failed(database: Database, name: LeaseName, *, fault: LaunchFault, reason: str) -> str:
+    """Judge a failed start: ``hold``, ``pause`` (the profile's own fault) or ``breaker`` (the launcher's)."""
+    parameters = {"lease_id": name.lease_id, "token": name.token, "fault": fault.value, "reason": reason}
+    rows = database.run(START_FAILED, parameters)
+    return rows[0].verdict if rows else "hold"
+
+
+def look(database: Database, name: LeaseName) -> Row | None:
+    """What became of a lease: a row with ``state`` (held, reclaiming, ended, foreign), or None for an unknown id."""
+    rows = database.run(LOOK, {"lease_id": name.lease_id, "token": name.token})
+    return rows[0] if rows else None
+
+
+def refuse(
+    database: Database,
+    worker: Worker,
+    name: LeaseName,
+    seen: Row | None,
+    *,
+    kind: str,
+    outcome: Outcome | None = None,
+    detail: str | None = None,
+) -> NoReturn:
+    """Record a report as refused, and raise what became of its lease.
+
+    Raises:
+        LeaseLostError: The lease has ended or is being reclaimed.
+        UnknownLeaseError: There is no lease with this id and token.
+    """
+    if seen is None or seen.state == "foreign":
+        raise UnknownLeaseError(f"{kind}: there is no lease {name.lease_id} with this token; nothing was changed")
+    parameters = {
+        "lease_id": name.lease_id,
+        "kind": kind,
+        "worker_id": worker.id,
+        "outcome": outcome.value if outcome is not None else None,
+        "detail": detail,
+    }
+    database.run(REFUSE, parameters)
+    if seen.state == "ended":
+        fate = f"it was ended by the {seen.ended_by} as {seen.outcome}"
+    elif seen.state == "reclaiming":
+        fate = f"it is being reclaimed ({seen.outcome or 'given up by its holder'})"
+    elif seen.browser_state == "started":
+        fate = "its browser was not proven stopped"
+    else:
+        fate = "its longest time is over"
+    raise LeaseLostError(f"{kind} of lease {name.lease_id} was refused: {fate}; the report was kept as refused")
+
+
+def attempt_from(row: Row) -> Attempt:
+    """An attempt from the row that close.sql returns."""
+    return Attempt(
+        lease_id=row.lease_id,
+        outcome=Outcome(row.outcome),
+        counted=row.counted,
+        available_at=row.available_at,
+        retired_because=row.retired_because,
+    )

@@ -1,0 +1,18 @@
+-- Before a browser is started: write down how to stop it, and pin the profile to this machine and directory where
+-- its launcher keeps one. From here on only a proven stop frees the profile.
+WITH lease AS MATERIALIZED (
+    UPDATE poolsql.leases
+    SET browser_state = 'started', browser = %(browser)s::jsonb, browser_machine = %(machine)s::text
+    WHERE leases.id = %(lease_id)s AND leases.token = %(token)s AND leases.state = 'held'
+    RETURNING leases.id, leases.profile_id
+),
+pinned AS (
+    UPDATE poolsql.profiles
+    SET machine = coalesce(profiles.machine, %(machine)s::text),
+        directory = coalesce(profiles.directory, %(directory)s::text)
+    FROM lease
+    WHERE profiles.id = lease.profile_id
+      AND %(machine)s::text IS NOT NULL
+      AND (profiles.machine IS NULL OR profiles.directory IS NULL)
+)
+SELECT id AS lease_id FROM lease

@@ -1,0 +1,151 @@
+-- The shared end of all statements that end leases. Expects closing, whose leases are locked: it deletes the lease,
+-- writes its one attempt, and sets cooldown, hold or retirement in the same statement, so that there is no moment
+-- in which a failing profile is free (I4).
+,
+judged AS MATERIALIZED (
+    SELECT closing.*, outcomes.blames, outcomes.counts, outcomes.profile_effect,
+        profiles.launcher_id, profiles.proxy_id, profiles.state, profiles.hold_until, profiles.judged_from,
+        profiles.consecutive_failures, profiles.uses + 1 AS uses,
+        CASE WHEN closing.outcome = 'browser_crashed' THEN profiles.consecutive_crashes + 1 ELSE 0 END AS crashes,
+        CASE WHEN outcomes.profile_effect = 'lost' AND closing.browser_started
+             THEN profiles.consecutive_losses + 1 ELSE 0 END AS losses,
+        CASE WHEN outcomes.profile_effect = 'hold' AND closing.hold_wanted
+             THEN profiles.consecutive_holds + 1 ELSE 0 END AS holds
+    FROM closing
+    JOIN poolsql.outcomes ON outcomes.outcome = closing.outcome
+    JOIN poolsql.profiles ON profiles.id = closing.profile_id
+    FOR UPDATE OF profiles
+),
+counted AS MATERIALIZED (
+    SELECT judged.*,
+        judged.counts = 'always'
+        OR (judged.counts = 'every_third' AND greatest(judged.crashes, judged.losses) > 0
+            AND greatest(judged.crashes, judged.losses) %% 3 = 0) AS counted
+    FROM judged
+),
+timed AS MATERIALIZED (
+    SELECT counted.*, score.failures, clock_timestamp() AS now,
+        CASE
+            WHEN counted.profile_effect = 'rest' AND pools.rest > interval '0' THEN 'rest'
+            WHEN counted.profile_effect IN ('cooldown', 'pause_of_host') AND counted.host IS NULL THEN 'cooldown'
+            WHEN counted.profile_effect = 'lost' AND counted.browser_started
+                 AND pools.lost_cooldown > interval '0' THEN 'cooldown'
+            WHEN counted.holds > 0 THEN 'hold'
+        END AS waits_for,
+        CASE counted.profile_effect
+            WHEN 'rest' THEN pools.rest
+            WHEN 'cooldown' THEN least(
+                pools.failure_cooldown * power(2, least(30, greatest(0, score.failures - 1))) * (1 + 0.25 * random()),
+                pools.failure_cooldown_cap
+            )
+            WHEN 'pause_of_host' THEN coalesce(make_interval(secs => counted.retry_after), pools.rate_pause)
+            WHEN 'lost' THEN pools.lost_cooldown
+            WHEN 'hold' THEN least(pools.hold * power(2, least(30, greatest(0, counted.holds - 1))), pools.hold_cap)
+        END AS wait,
+        CASE
+            WHEN counted.state = 'retired' THEN NULL
+            WHEN score.failures >= pools.retire_after THEN score.failures || ' blamed attempts in a row'
+            WHEN counted.counted AND (
+                SELECT count(*) = pools.retire_window - 1
+                    AND 1 + count(*) FILTER (WHERE recent.counted) >= pools.retire_rate * pools.retire_window
+                FROM (
+                    SELECT attempts.counted
+                    FROM poolsql.attempts
+                    WHERE attempts.profile_id = counted.profile_id AND attempts.ended_at > counted.judged_from
+                    ORDER BY attempts.ended_at DESC
+                    LIMIT pools.retire_window - 1
+                ) AS recent
+            ) THEN 'too many of its last ' || pools.retire_window || ' attempts were blamed on it'
+            WHEN counted.uses >= pools.max_uses THEN 'used ' || counted.uses || ' times'
+            WHEN clock_timestamp() > counted.judged_from + pools.max_age THEN 'reached its maximum age'
+        END AS retired_because
+    FROM counted
+    JOIN poolsql.pools ON pools.id = counted.pool_id
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN counted.outcome = 'success' THEN 0
+                    ELSE counted.consecutive_failures + counted.counted::int END AS failures
+    ) AS score
+),
+final AS MATERIALIZED (
+    SELECT timed.*, greatest(
+        timed.now, timed.hold_until, CASE WHEN timed.waits_for IS NOT NULL THEN timed.now + timed.wait END
+    ) AS available_at
+    FROM timed
+),
+deleted AS (
+    DELETE FROM poolsql.leases USING final WHERE leases.id = final.lease_id
+),
+attempted AS (
+    INSERT INTO poolsql.attempts (
+        lease_id, token, profile_id, pool_id, launcher_id, proxy_id, worker_id, machine, task, host, outcome, blames,
+        counted, detail, ended_by, started_at, ended_at, browser_started, stop_rung, visits, available_at,
+        retired_because
+    )
+    SELECT lease_id, token, profile_id, pool_id, launcher_id, proxy_id, worker_id, machine, task, host, outcome,
+        blames, counted, detail, ended_by, acquired_at, now, browser_started, stop_rung, visits, available_at,
+        retired_because
+    FROM final
+),
+-- A fault of the proxy holds all profiles behind it. A leased one only learns of it (available_at stays NULL) and is
+-- held when it comes back. Rows that somebody else is changing are skipped: waiting for them could deadlock.
+behind_proxy AS MATERIALIZED (
+    SELECT sibling.id, final.now + final.wait AS hold_until
+    FROM final
+    JOIN poolsql.profiles AS sibling ON sibling.proxy_id = final.proxy_id AND sibling.id <> final.profile_id
+    WHERE final.outcome = 'proxy_failed'
+    ORDER BY sibling.id
+    FOR UPDATE OF sibling SKIP LOCKED
+),
+held AS (
+    UPDATE poolsql.profiles
+    SET hold_until = behind_proxy.hold_until,
+        waits_for = CASE WHEN profiles.available_at < behind_proxy.hold_until THEN 'hold' ELSE profiles.waits_for END,
+        available_at = CASE WHEN profiles.available_at IS NOT NULL
+                            THEN greatest(profiles.available_at, behind_proxy.hold_until) END
+    FROM behind_proxy
+    WHERE profiles.id = behind_proxy.id
+),
+freed AS (
+    UPDATE poolsql.profiles
+    SET available_at = final.available_at,
+        waits_for = CASE
+            WHEN final.available_at <= final.now THEN NULL
+            WHEN final.hold_until >= final.available_at THEN 'hold'
+            ELSE final.waits_for
+        END,
+        hold_until = CASE WHEN final.hold_until > final.now THEN final.hold_until END,
+        consecutive_failures = final.failures,
+        consecutive_crashes = final.crashes,
+        consecutive_losses = final.losses,
+        consecutive_holds = final.holds,
+        uses = final.uses,
+        last_outcome = final.outcome,
+        last_released_at = final.now,
+        last_success_at = CASE WHEN final.outcome = 'success' THEN final.now ELSE profiles.last_success_at END,
+        needs_person_since = CASE
+            WHEN final.outcome = 'session_lost' THEN coalesce(profiles.needs_person_since, final.now)
+            WHEN final.outcome = 'success' THEN NULL
+            ELSE profiles.needs_person_since
+        END,
+        state = CASE
+            WHEN final.retired_because IS NOT NULL THEN 'retired'
+            WHEN final.pause_because IS NOT NULL AND final.state = 'active' THEN 'paused'
+            ELSE profiles.state
+        END,
+        state_reason = coalesce(
+            final.retired_because,
+            CASE WHEN final.state = 'active' THEN final.pause_because END,
+            profiles.state_reason
+        ),
+        state_changed_at = CASE
+            WHEN final.retired_because IS NOT NULL OR (final.pause_because IS NOT NULL AND final.state = 'active')
+            THEN final.now ELSE profiles.state_changed_at
+        END,
+        state_changed_by = CASE
+            WHEN final.retired_because IS NOT NULL OR (final.pause_because IS NOT NULL AND final.state = 'active')
+            THEN 'poolsql' ELSE profiles.state_changed_by
+        END
+    FROM final
+    WHERE profiles.id = final.profile_id
+)
+SELECT lease_id, profile_id, outcome, blames, counted, available_at, retired_because, machine FROM final

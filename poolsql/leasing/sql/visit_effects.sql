@@ -1,0 +1,118 @@
+-- The shared middle of all statements that write visits. Expects visit_now; a visit's effects are those on the host
+-- and on the profile × host. They are written before anybody can lease the profile again.
+visited AS (
+    INSERT INTO poolsql.visits (
+        lease_id, profile_id, pool_id, launcher_id, proxy_id, worker_id, task_id, task, host, url, status, outcome,
+        blames, detail, started_at, ended_at, bytes, retry_after, evidence
+    )
+    SELECT visit.lease_id, visit.profile_id, visit.pool_id, profiles.launcher_id, profiles.proxy_id, visit.worker_id,
+        visit.task_id, visit.task, visit.host, visit.url, visit.status, visit.outcome, outcomes.blames, visit.detail,
+        visit.started_at, clock_timestamp(), visit.bytes, visit.retry_after, visit.evidence
+    FROM visit_now AS visit
+    JOIN poolsql.profiles ON profiles.id = visit.profile_id
+    JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+    RETURNING id, lease_id
+),
+host_news AS MATERIALIZED (
+    SELECT DISTINCT ON (visit.host) visit.host, visit.outcome, outcomes.host_effect,
+        CASE outcomes.host_effect
+            WHEN 'block_pause' THEN pools.block_pause
+            WHEN 'rate_pause' THEN pools.rate_pause
+            ELSE pools.site_back_off
+        END AS first_pause,
+        CASE outcomes.host_effect WHEN 'back_off' THEN pools.site_back_off_cap ELSE pools.pause_cap END AS cap,
+        -- A site that names the time is obeyed in full, whatever the cap.
+        CASE WHEN outcomes.host_effect <> 'back_off' THEN make_interval(secs => visit.retry_after) END AS told
+    FROM visit_now AS visit
+    JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+    JOIN poolsql.pools ON pools.id = visit.pool_id
+    WHERE visit.host IS NOT NULL AND outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
+    ORDER BY visit.host, outcomes.severity DESC
+),
+-- Pages that were in flight when the pause began tell the same news again: the pause grows only once it has ended.
+paused AS (
+    INSERT INTO poolsql.hosts AS host (
+        name, blocks_in_a_row, limits_in_a_row, errors_in_a_row, pause_reason, paused_until
+    )
+    SELECT news.host, (news.host_effect = 'block_pause')::int, (news.host_effect = 'rate_pause')::int,
+        (news.host_effect = 'back_off')::int, news.outcome,
+        clock_timestamp() + coalesce(news.told, least(news.first_pause, news.cap))
+    FROM host_news AS news
+    ON CONFLICT (name) DO UPDATE
+    SET (blocks_in_a_row, limits_in_a_row, errors_in_a_row, pause_reason, paused_until) = (
+        SELECT host.blocks_in_a_row + grown.by * excluded.blocks_in_a_row,
+            host.limits_in_a_row + grown.by * excluded.limits_in_a_row,
+            host.errors_in_a_row + grown.by * excluded.errors_in_a_row,
+            CASE WHEN grown.until >= coalesce(host.paused_until, '-infinity') THEN excluded.pause_reason
+                 ELSE host.pause_reason END,
+            greatest(host.paused_until, grown.until)
+        FROM (
+            SELECT step.by, clock_timestamp() + coalesce(
+                news.told,
+                least(
+                    news.first_pause * power(2, least(30, greatest(0, step.by - 1 + CASE news.host_effect
+                        WHEN 'block_pause' THEN host.blocks_in_a_row
+                        WHEN 'rate_pause' THEN host.limits_in_a_row
+                        ELSE host.errors_in_a_row
+                    END))),
+                    news.cap
+                )
+            ) AS until
+            FROM host_news AS news,
+                (SELECT CASE WHEN host.paused_until > clock_timestamp() THEN 0 ELSE 1 END AS by) AS step
+            WHERE news.host = excluded.name
+        ) AS grown
+    )
+    RETURNING host.name, host.paused_until
+),
+cooled AS (
+    INSERT INTO poolsql.cooldowns AS cooldown (profile_id, host, until, in_a_row, outcome, set_at)
+    SELECT visit.profile_id, visit.host,
+        CASE outcomes.profile_effect
+            WHEN 'pause_of_host' THEN paused.paused_until
+            ELSE clock_timestamp() + least(
+                pools.failure_cooldown * (1 + 0.25 * random()), pools.failure_cooldown_cap
+            )
+        END,
+        (outcomes.counts = 'always')::int, visit.outcome, clock_timestamp()
+    FROM visit_now AS visit
+    JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+    JOIN poolsql.pools ON pools.id = visit.pool_id
+    LEFT JOIN paused ON paused.name = visit.host
+    WHERE visit.host IS NOT NULL AND outcomes.profile_effect IN ('cooldown', 'pause_of_host')
+    ON CONFLICT (profile_id, host) DO UPDATE
+    SET in_a_row = cooldown.in_a_row + excluded.in_a_row,
+        outcome = excluded.outcome,
+        set_at = excluded.set_at,
+        until = greatest(cooldown.until, CASE
+            WHEN excluded.in_a_row = 0 THEN excluded.until
+            ELSE clock_timestamp() + (
+                SELECT least(
+                    pools.failure_cooldown * power(2, least(30, cooldown.in_a_row)) * (1 + 0.25 * random()),
+                    pools.failure_cooldown_cap
+                )
+                FROM visit_now AS visit
+                JOIN poolsql.pools ON pools.id = visit.pool_id
+                WHERE visit.profile_id = excluded.profile_id
+                LIMIT 1
+            )
+        END)
+),
+-- A success ends what had grown, but never lifts a pause that is still on.
+recovered AS (
+    UPDATE poolsql.hosts
+    SET blocks_in_a_row = 0, limits_in_a_row = 0, errors_in_a_row = 0
+    FROM visit_now AS visit
+    WHERE visit.outcome = 'success'
+      AND hosts.name = visit.host
+      AND hosts.blocks_in_a_row + hosts.limits_in_a_row + hosts.errors_in_a_row > 0
+      AND (hosts.paused_until IS NULL OR hosts.paused_until <= clock_timestamp())
+),
+forgiven AS (
+    DELETE FROM poolsql.cooldowns
+    USING visit_now AS visit
+    WHERE visit.outcome = 'success'
+      AND cooldowns.profile_id = visit.profile_id
+      AND cooldowns.host = visit.host
+      AND cooldowns.until <= clock_timestamp()
+)

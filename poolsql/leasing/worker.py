@@ -1,0 +1,58 @@
+"""Who holds leases: one row for each start of a process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql import func
+
+from poolsql.database.engine import Database
+from poolsql.database.tables import leases, workers
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One process that holds leases. The id is new for each process start; everything else is a label for people."""
+
+    machine: str
+    pid: int
+    process_started: str
+    """Start mark of the process, so that a reused process id is not taken for it."""
+    version: str
+    id: UUID = field(default_factory=uuid4)
+
+
+def register(database: Database, worker: Worker) -> None:
+    """Write the worker's row; repeating it changes nothing."""
+    with database.connect() as connection:
+        connection.execute(
+            insert(workers)
+            .values(
+                id=worker.id,
+                machine=worker.machine,
+                pid=worker.pid,
+                process_started=worker.process_started,
+                version=worker.version,
+            )
+            .on_conflict_do_nothing()
+        )
+
+
+def sign_off(database: Database, worker: Worker) -> None:
+    """Write down that the process has ended by itself."""
+    with database.connect() as connection:
+        connection.execute(update(workers).where(workers.c.id == worker.id).values(ended_at=func.clock_timestamp()))
+
+
+def holders_on(database: Database, machine: str) -> list[Worker]:
+    """The workers of one machine that hold leases, for those who can look whether their processes live."""
+    query = (
+        select(workers.c.id, workers.c.machine, workers.c.pid, workers.c.process_started, workers.c.version)
+        .where(workers.c.machine == machine)
+        .where(workers.c.id.in_(select(leases.c.worker_id).where(leases.c.state == "held")))
+    )
+    with database.connect() as connection:
+        return [Worker(**row) for row in connection.execute(query).mappings()]
