@@ -1,0 +1,44 @@
+# Nothing needs to be prepared: each target first makes .venv and installs what it needs (tools/set_up.sh).
+# ARGS=… is passed on, as in `make test ARGS="-k lease"`. JOBS=… is how many tests run at a time.
+
+ARGS =
+tools = sh tools/set_up.sh tools
+
+.PHONY: help demo test lint types check format lock build clean
+
+help: ## list these targets
+	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## show the pool at work: real browsers, an embedded Postgres, pages on this machine
+	@sh demo.sh $(ARGS)
+
+test: ## run the tests (ARGS: options of pytest; JOBS: how many at a time)
+	@sh test.sh $(ARGS)
+
+lint: ## look for mistakes, formatting and imports that go up
+	@$(tools)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports
+
+types: ## check the types
+	@$(tools)
+	.venv/bin/mypy poolsql tests migrations scheduler.py
+
+check: lint types test ## all of lint, types and test
+
+format: ## format the code and mend what can be mended by itself
+	@$(tools)
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+lock: ## renew the lock files from pyproject.toml (ARGS=--upgrade: newest versions)
+	@sh tools/lock.sh $(ARGS)
+
+build: ## build the wheel and the source archive into dist/
+	@$(tools)
+	.venv/bin/hatchling build
+
+clean: ## remove .venv, caches and what was built
+	rm -rf .venv dist build .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,7 @@
+#!/bin/sh
+# The tests, on a machine on which nothing is prepared: `sh test.sh [options of pytest]`. JOBS=… is how many run at
+# a time (default 2).
+set -eu
+CDPATH='' cd -- "$(dirname -- "$0")"
+sh tools/set_up.sh dev
+exec .venv/bin/python -m pytest --numprocesses "${JOBS:-2}" --dist loadgroup "$@"
