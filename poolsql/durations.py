@@ -33,13 +33,19 @@ def parse_duration(value: Duration, *, name: str = "duration") -> timedelta:
     if isinstance(value, int | float):
         return _checked(float(value), value, name)
     text = value.strip().lower()
-    try:
-        return _checked(float(text), value, name)
-    except ValueError:
-        pass
+    number = _number(text)
+    if number is not None:
+        return _checked(number, value, name)
     if not text or _PART.sub("", text).strip():
         raise BadInputError(f"{name}: {value!r} is not a duration; write seconds or text such as '90s' or '2m'")
     return _checked(sum(float(n) * _SECONDS_PER_UNIT[unit] for n, unit in _PART.findall(text)), value, name)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _checked(seconds: float, original: object, name: str) -> timedelta:

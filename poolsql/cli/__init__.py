@@ -1,1 +1,3 @@
-"""TODO."""
+"""The command line."""
+
+from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from poolsql.database.addresses import database_address
+from poolsql.database.embedded import default_directory, open_embedded_server
 from poolsql.database.engine import Database
 from poolsql.settings import Settings
 
@@ -23,21 +24,15 @@ def open_database(settings: Settings, *, direct: bool = False) -> Iterator[Datab
         DatabaseUnavailableError: The embedded server did not start. A configured server is only reached for at
             the first statement.
     """
-    address = settings.database_url
+    address, name = settings.database_url, "POOLSQL_DATABASE_URL"
     if direct and settings.direct_database_url is not None:
-        address = settings.direct_database_url
-    if address is not None:
-        database = Database(database_address(address.get_secret_value()), settings)
-        try:
-            yield database
-        finally:
-            database.close()
-        return
-    from poolsql.database.embedded import open_embedded_server
-
-    with open_embedded_server(settings.data_dir) as server:
-        database = Database(database_address(server.url, name="embedded server"), settings)
-        try:
-            yield database
-        finally:
-            database.close()
+        address, name = settings.direct_database_url, "POOLSQL_DIRECT_DATABASE_URL"
+    with ExitStack() as resources:
+        if address is not None:
+            url = database_address(address.get_secret_value(), name=name)
+        else:
+            server = resources.enter_context(open_embedded_server(default_directory(settings.data_dir)))
+            url = database_address(server.url, name="the embedded server's address")
+        database = Database(url, settings)
+        resources.callback(database.close)
+        yield database

@@ -1,1 +1,3 @@
-"""TODO."""
+"""What starts and stops browsers."""
+
+from __future__ import annotations

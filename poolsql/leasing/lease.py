@@ -44,6 +44,7 @@ class Lease:
         self._lost: str | None = None
         self._attempt: Attempt | None = None
         self._visits = 0
+        self._browser: Mapping[str, Any] | None = None
         self._reporting = threading.RLock()
         self._callbacks: list[Callable[[], None]] = []
         self._callbacks_lock = threading.Lock()
@@ -98,6 +99,11 @@ class Lease:
     def released(self) -> bool:
         """Whether the holder has ended the lease."""
         return self._attempt is not None
+
+    @property
+    def browser(self) -> Mapping[str, Any] | None:
+        """What was recorded of a browser start: only a proven stop frees the profile after it. None: no start."""
+        return self._browser
 
     @property
     def attempt(self) -> Attempt | None:
@@ -155,10 +161,12 @@ class Lease:
         stop_rung: str | None = None,
         hold: bool = True,
         pause_because: str | None = None,
-    ) -> Attempt:
+    ) -> Attempt | None:
         """End the lease and report how it went; kept trying until it is written or the lease is known lost.
 
-        Releasing twice is no error: the second call changes nothing and returns what the first one did.
+        Releasing twice is no error: the second call changes nothing and returns what the first one did. When a
+        browser start was recorded and its stop is not proven, the report is written but the profile stays out of
+        the offer until the reaper has stopped the browser; the answer is None then (I3).
 
         Args:
             outcome: Default: the worst of the recorded visits, or a success when there is none.
@@ -178,6 +186,9 @@ class Lease:
         with self._reporting:
             if self._attempt is not None:
                 return self._attempt
+            if self._browser is not None and stop_rung is None:
+                self._leave_to_reaper(said, detail=detail, host=host, retry_after=seconds)
+                return None
             self._keeper.forget(self)
             try:
                 self._attempt = reports.release(
@@ -198,14 +209,16 @@ class Lease:
                 raise
             return self._attempt
 
-    def leave_to_reaper(self, outcome: Outcome | None, *, detail: str) -> None:
-        """Give the lease up although its browser may still run: the reaper stops it, then frees the profile."""
-        with self._reporting:
-            if outcome is not None or self._visits == 0:
-                self.record(Visit(outcome=outcome or Outcome.SUCCESS, detail=detail))
-            self._keeper.forget(self)
-            reports.begin_reclaim(self._database, self.name, detail=detail, patience=self._patience())
-            self._lost = detail
+    def _leave_to_reaper(
+        self, outcome: Outcome | None, *, detail: str | None, host: str | None, retry_after: float | None
+    ) -> None:
+        if outcome is not None or self._visits == 0:
+            said = outcome or Outcome.SUCCESS
+            self.record(Visit(outcome=said, detail=detail, host=host, retry_after=retry_after))
+        self._keeper.forget(self)
+        given_up = detail or "released before its browser was proven stopped"
+        reports.begin_reclaim(self._database, self.name, detail=given_up, patience=self._patience())
+        self._lost = given_up
 
     def browser_starting(self, browser: Mapping[str, Any], *, machine: str | None, directory: str | None) -> None:
         """Write down how to stop a browser that is about to be started.
@@ -213,6 +226,7 @@ class Lease:
         Raises:
             LeaseLostError: The lease is not live: start nothing.
         """
+        self._browser = browser
         reports.browser_starting(
             self._database, self._worker, self.name, browser=browser, machine=machine, directory=directory
         )
@@ -223,6 +237,7 @@ class Lease:
         Raises:
             LeaseLostError: The lease is not live: stop the browser.
         """
+        self._browser = browser
         reports.browser_started(self._database, self._worker, self.name, browser=browser)
 
     def start_failed(self, *, fault: LaunchFault, reason: str) -> str:

@@ -7,6 +7,7 @@ the statements that close leases, and everybody's analytics, join it instead of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 
@@ -138,6 +139,17 @@ RULES: dict[Outcome, Rule] = {
         retry=Retry.SAME_PROFILE,
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What somebody says about how a visit ended, and why."""
+
+    outcome: Outcome
+    detail: str
+    """One line for history."""
+    retry_after: timedelta | None = None
+    """How long the site said to stay away, in full; only with `Outcome.RATE_LIMITED`."""
 
 
 def severity(outcome: Outcome) -> int:

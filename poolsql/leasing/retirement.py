@@ -71,7 +71,12 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
                 f"{action}: profile {row.key} is {row.state}; only {' or '.join(sorted(allowed))} profiles can be"
             )
         now = func.clock_timestamp()
-        values: dict[str, Any] = {"state": becomes, "state_reason": reason, "state_changed_at": now, "state_changed_by": who}
+        values: dict[str, Any] = {
+            "state": becomes,
+            "state_reason": reason,
+            "state_changed_at": now,
+            "state_changed_by": who,
+        }
         if action == "restore":
             values |= {"consecutive_failures": 0, "consecutive_crashes": 0, "consecutive_losses": 0}
             values |= {"consecutive_holds": 0, "uses": 0, "judged_from": now, "needs_person_since": None}

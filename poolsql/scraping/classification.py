@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.outcomes import Outcome, Verdict
 from poolsql.scraping.captcha_markers import WALL_SELECTORS, WIDGET_SELECTORS, title_asks_for_a_human
 from poolsql.scraping.retry_after import parse_retry_after
-from poolsql.scraping.text import clean_text
+from poolsql.text import clean_text
 
 PROBE_SELECTORS = WALL_SELECTORS + WIDGET_SELECTORS
 """CSS selectors to look for in a loaded page; those of which an element is *visible* go to `PageFacts`: widgets
@@ -53,17 +53,6 @@ class PageFacts:
     """Which of the probed selectors the page has."""
     text_length: int | None = None
     """Characters of visible text; None when it was not measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a load ended, and why we think so."""
-
-    outcome: Outcome
-    detail: str
-    """One line for history; storable."""
-    retry_after: timedelta | None = None
-    """What the site asked for, in full; only with `Outcome.RATE_LIMITED`."""
 
 
 def classify_page(

@@ -16,7 +16,7 @@ import requests
 from poolsql.scraping.retry_after import parse_retry_after
 from poolsql.scraping.robots import MAX_ROBOTS_BYTES, RobotsRules, decode_robots
 from poolsql.scraping.targets import parse_target
-from poolsql.scraping.text import clean_text
+from poolsql.text import clean_text
 
 MAX_REDIRECTS = 5
 """RFC 9309: follow at least five, also to other hosts."""

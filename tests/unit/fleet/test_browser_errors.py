@@ -8,8 +8,8 @@ from playwright.async_api import Error as AsyncError
 from playwright.async_api import TimeoutError as AsyncTimeoutError
 from playwright.sync_api import Error as SyncError
 
+from poolsql.fleet.browser_errors import classify_error
 from poolsql.leasing.outcomes import Outcome
-from poolsql.scraping.browser_errors import classify_error
 
 LOG = ' at http://x.example/\nCall log:\n  - navigating to "http://x.example/", waiting until "load"\n'
 

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 
 import pytest
 
-from poolsql.scraping.text import Limits, clean_json, clean_text
+from poolsql.text import Limits, clean_json, clean_text
 
 
 class _Colour(StrEnum):

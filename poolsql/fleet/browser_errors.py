@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 
-from poolsql.leasing.outcomes import Outcome
-from poolsql.scraping.classification import Verdict
-from poolsql.scraping.text import clean_text
+from poolsql.leasing.outcomes import Outcome, Verdict
+from poolsql.text import clean_text
 
 # "Page.goto: net::ERR_… at https://…", followed by lines with Playwright's log of the call.
 _CALL = re.compile(r"(?:(?P<call>[A-Za-z]+\.[A-Za-z_]+): )?(?P<message>.*)", re.DOTALL)

@@ -1,0 +1,137 @@
+"""What one process has of a fleet: its worker, its leases' keeper, its launchers and its reaper."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from importlib.metadata import PackageNotFoundError, version
+from uuid import UUID
+
+from poolsql.clocks import elapsed_clock
+from poolsql.database.engine import Database
+from poolsql.errors import PoolsqlError
+from poolsql.fleet.browsers import Browsers
+from poolsql.fleet.threads import Threads
+from poolsql.launchers.processes import ProcessIdentity, identify, is_alive
+from poolsql.leasing.keeper import Keeper
+from poolsql.leasing.reaper import Reaped, Reaper
+from poolsql.leasing.worker import Worker, holders_on, register, sign_off
+from poolsql.settings import Settings
+
+log = logging.getLogger(__name__)
+
+REAP_AGAIN_AFTER = 1.0
+"""Seconds; waiting checkouts of one process do not reap more often than this."""
+
+
+class Runtime:
+    """Shared by everything that one `Fleet` hands out. After a fork the child is a new worker without leases."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.database = database
+        self.settings = settings
+        self.browsers = Browsers(database, settings)
+        self.threads = Threads()
+        self._reaper = Reaper(
+            database, machine=settings.machine, stop_browser=self.browsers.stop_recorded, dead_workers=self._dead
+        )
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._keeper: Keeper | None = None
+        self._reaped_at = float("-inf")
+        _runtimes.add(self)
+
+    @property
+    def worker(self) -> Worker:
+        """This process as a worker; registered at its first use."""
+        with self._lock:
+            if self._worker is None:
+                me = identify(os.getpid())
+                worker = Worker(
+                    machine=self.settings.machine,
+                    pid=os.getpid(),
+                    process_started=me.mark if me is not None else "",
+                    version=package_version(),
+                )
+                register(self.database, worker)
+                self._worker = worker
+            return self._worker
+
+    @property
+    def keeper(self) -> Keeper:
+        """Renews this worker's leases."""
+        worker = self.worker
+        with self._lock:
+            if self._keeper is None:
+                self._keeper = Keeper(self.database, worker)
+            return self._keeper
+
+    def reap(self) -> Reaped:
+        """Take back what expired or belonged to dead processes of this machine, and stop its browsers."""
+        return self._reaper.run_once()
+
+    def reap_if_due(self) -> bool:
+        """Reap before a checkout gives up or waits, so that a fleet without a daemon heals too.
+
+        Returns:
+            Whether it did; not more often than every `REAP_AGAIN_AFTER` seconds. Its failure is logged, since the
+            checkout has its own errors to tell.
+        """
+        with self._lock:
+            if elapsed_clock() - self._reaped_at < REAP_AGAIN_AFTER:
+                return False
+            self._reaped_at = elapsed_clock()
+        try:
+            self.reap()
+        except PoolsqlError as error:
+            log.warning("reaping failed: %s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the keeper and sign the worker off; leases that are still held expire."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+            keeper, self._keeper = self._keeper, None
+        self.threads.close()
+        if keeper is not None:
+            keeper.close()
+        if worker is not None:
+            try:
+                sign_off(self.database, worker)
+            except PoolsqlError as error:
+                log.warning("worker %s could not sign off: %s", worker.id, error)
+
+    def after_fork(self) -> None:
+        """In a forked child: leases, threads and connections are the parent's."""
+        self._lock = threading.Lock()
+        self._worker = None
+        self._keeper = None
+        self.threads.forget()
+        self.database.forget()
+
+    def _dead(self) -> list[UUID]:
+        holders = holders_on(self.database, self.settings.machine)
+        return [holder.id for holder in holders if not is_alive(ProcessIdentity(holder.pid, holder.process_started))]
+
+
+def package_version() -> str:
+    """The version that is installed; ``0`` in a source tree that is not."""
+    try:
+        return version("poolsql")
+    except PackageNotFoundError:
+        return "0"
+
+
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for runtime in _runtimes:
+        runtime.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
