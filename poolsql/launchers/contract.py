@@ -16,7 +16,10 @@ from typing import Any, ClassVar, Protocol
 
 
 class StopRung(StrEnum):
-    """The step of the stop ladder after which the browser was seen to be gone."""
+    """The step of the stop ladder that ended the browser's main process, and so whether it could save its state.
+
+    Helpers that outlived it were killed afterwards; `KILLED` also stands for a browser of which only helpers were left.
+    """
 
     NOT_RUNNING = "not_running"
     CLOSED = "browser_close"

@@ -1,0 +1,56 @@
+"""A point in time by which something must have ended, and waiting for a condition until then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from poolsql.clocks import elapsed_clock
+from poolsql.errors import BadInputError
+
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.02
+
+
+class Deadline:
+    """A moment `seconds` from now, on the clock that also counts while the machine is suspended.
+
+    Raises:
+        BadInputError: `seconds` is not a positive number; an operation without an end is refused.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise BadInputError(f"a timeout must be more than 0 seconds, not {seconds!r}")
+        self._began = elapsed_clock()
+        self._seconds = seconds
+
+    @property
+    def seconds(self) -> float:
+        """The whole time that was given."""
+        return self._seconds
+
+    def spent(self) -> float:
+        """Seconds since the deadline was set."""
+        return elapsed_clock() - self._began
+
+    def left(self) -> float:
+        """Seconds that remain; 0 once it has passed."""
+        return max(0.0, self._seconds - self.spent())
+
+    def part(self, share: float, *, at_most: float) -> Deadline:
+        """A nearer deadline: this share of what is left, and no more than `at_most` seconds."""
+        # A deadline that has passed gives parts that pass at once.
+        return Deadline(max(min(self.left() * share, at_most), 1e-9))
+
+
+def wait_until(condition: Callable[[], bool], deadline: Deadline) -> bool:
+    """Wait until `condition` holds; False when the deadline passed first. It is looked at once at least."""
+    pause = _FIRST_PAUSE
+    while not condition():
+        left = deadline.left()
+        if not left:
+            return False
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+    return True

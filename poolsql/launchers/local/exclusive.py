@@ -1,0 +1,41 @@
+"""One start at a time on a directory, among all processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from poolsql.errors import LaunchFailedError, LaunchFault
+
+_FILE = "poolsql-start.lock"
+
+
+@contextmanager
+def only_starter(directory: Path) -> Iterator[None]:
+    """Hold the right to start a browser on the directory; the kernel takes it back when this process dies.
+
+    Without it two starts could both find the directory unused, and the one whom Chromium refuses could take the
+    other's address for its own. On Windows only the lease prevents that.
+
+    Raises:
+        LaunchFailedError: Somebody else is starting a browser on it.
+    """
+    if os.name != "posix":
+        yield
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    descriptor = os.open(directory / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LaunchFailedError(
+                f"profile directory {directory}: another process is starting a browser on it; wait until that is done",
+                fault=LaunchFault.PROFILE,
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
