@@ -23,14 +23,18 @@ class Statement:
         self.query = text.encode()
 
     @classmethod
-    def load(cls, package: str, *names: str) -> Statement:
+    def load(cls, package: str, *names: str, end: tuple[str, str] | None = None) -> Statement:
         """Read ``<name>.sql`` of a package's ``sql`` folder; several names are joined in order.
 
-        Joining lets statements share their end, such as all those that close leases.
+        Joining lets statements share their parts, such as the end of all those that close leases. `end` names the
+        package and file of a last part that belongs to a higher layer.
         """
-        folder = files(package).joinpath("sql")
-        parts = [_without_comments(folder.joinpath(f"{name}.sql").read_text(encoding="utf-8")) for name in names]
-        return cls("+".join(names), "\n".join(parts))
+        places = [(package, name) for name in names] + ([end] if end is not None else [])
+        parts = [
+            _without_comments(files(folder).joinpath("sql").joinpath(f"{name}.sql").read_text(encoding="utf-8"))
+            for folder, name in places
+        ]
+        return cls("+".join(name for _, name in places), "\n".join(parts))
 
     def __repr__(self) -> str:
         return f"Statement({self.name})"

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database, Row
+from poolsql.database.statements import Statement
 from poolsql.durations import Duration, parse_duration
 from poolsql.errors import BadInputError, DatabaseError, LaunchFault, LeaseLostError
 from poolsql.leasing import reports
@@ -138,8 +139,14 @@ class Lease:
         if self._lost is not None:
             raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} is lost: {self._lost}")
 
-    def record(self, visit: Visit) -> None:
+    def record(
+        self, visit: Visit, *, statement: Statement = reports.RECORD_VISIT, more: Mapping[str, Any] | None = None
+    ) -> None:
         """Write down one visit; kept trying until it is written or the lease is known lost.
+
+        Args:
+            statement: One that begins like `reports.RECORD_VISIT` and writes more under the same guard.
+            more: The further parameters of `statement`.
 
         Raises:
             LeaseLostError: The lease is not live; the visit is recorded as refused.
@@ -147,7 +154,14 @@ class Lease:
         """
         with self._reporting:
             reports.record_visit(
-                self._database, self._worker, self.name, visit, number=self._visits, patience=self._patience()
+                self._database,
+                self._worker,
+                self.name,
+                visit,
+                number=self._visits,
+                patience=self._patience(),
+                statement=statement,
+                more=more,
             )
             self._visits += 1
 

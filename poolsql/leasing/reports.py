@@ -94,19 +94,29 @@ def renew(database: Database, worker: Worker, names: Sequence[LeaseName], *, pat
 
 
 def record_visit(
-    database: Database, worker: Worker, name: LeaseName, visit: Visit, *, number: int, patience: float
+    database: Database,
+    worker: Worker,
+    name: LeaseName,
+    visit: Visit,
+    *,
+    number: int,
+    patience: float,
+    statement: Statement = RECORD_VISIT,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one visit and its effects on the host.
 
     Args:
         number: How many visits of this lease were written before; makes a repeated report harmless.
         patience: Seconds for which a lost database is tried again.
+        statement: One that begins like `RECORD_VISIT` and writes more under the same guard, such as a result.
+        more: The further parameters of `statement`.
 
     Raises:
         LeaseLostError: The lease is not live; the visit was recorded as refused.
     """
-    parameters = {**visit.parameters(), "lease_id": name.lease_id, "token": name.token, "number": number}
-    if database.run(RECORD_VISIT, parameters, patience=patience):
+    parameters = {**visit.parameters(), "lease_id": name.lease_id, "token": name.token, "number": number, **(more or {})}
+    if database.run(statement, parameters, patience=patience):
         return
     seen = look(database, name)
     if seen is not None and seen.state != "foreign" and seen.visits == number + 1:

@@ -1,0 +1,72 @@
+"""What becomes of a task after a visit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import assert_never
+
+from poolsql.errors import BadInputError
+from poolsql.leasing.outcomes import RULES, Outcome, Retry
+
+
+class TaskState(StrEnum):
+    """State of a task."""
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What becomes of a task."""
+
+    state: TaskState
+    delay: float = 0.0
+    """Seconds before it may be tried again; a pause of its host counts besides."""
+    same_profile: bool = False
+    """Only the profile of this try may try it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a task is tried again, and how soon.
+
+    Raises:
+        BadInputError: A number is negative, or an outcome is named that is never retried (I12).
+    """
+
+    retries: int = 2
+    """Further tries after the first."""
+    delay: float = 5.0
+    """Seconds before the second try; doubles with each further one. Outcomes that pause the host wait for its end."""
+    longest_delay: float = 600.0
+    per_outcome: Mapping[Outcome, int] = field(default_factory=dict)
+    """Further tries for certain outcomes."""
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or self.delay < 0 or any(number < 0 for number in self.per_outcome.values()):
+            raise BadInputError("retries: numbers and delays must be from 0")
+        never = sorted(outcome for outcome in self.per_outcome if RULES[outcome].retry is Retry.NO)
+        if never:
+            raise BadInputError(f"retries: {', '.join(never)} is never retried")
+
+    def after(self, outcome: Outcome, *, tries: int) -> Next:
+        """What becomes of a task whose try number `tries` (from 1) ended like this."""
+        if outcome is Outcome.SUCCESS:
+            return Next(TaskState.DONE)
+        if tries > self.per_outcome.get(outcome, self.retries) and RULES[outcome].retry is not Retry.YES:
+            return Next(TaskState.FAILED)
+        match RULES[outcome].retry:
+            case Retry.NO:
+                return Next(TaskState.FAILED)
+            case Retry.PER_JOB:
+                return Next(TaskState.PENDING, min(self.longest_delay, self.delay * 2 ** (tries - 1)))
+            case Retry.AFTER_PAUSE | Retry.YES:
+                return Next(TaskState.PENDING)
+            case Retry.SAME_PROFILE:
+                return Next(TaskState.PENDING, same_profile=True)
+            case unknown:
+                assert_never(unknown)

@@ -1,0 +1,23 @@
+-- Take the next task of a run that may be tried now. A task of a paused or stopped host stays where it is, whichever
+-- profile could take it (I12). Until a lease is attached, claimed_until names the claim and ends it.
+WITH picked AS MATERIALIZED (
+    SELECT tasks.id
+    FROM poolsql.tasks
+    WHERE tasks.run_id = %(run_id)s
+      AND tasks.state = 'pending'
+      AND tasks.not_before <= clock_timestamp()
+      AND NOT EXISTS (
+          SELECT FROM poolsql.hosts
+          WHERE hosts.name = tasks.host
+            AND (hosts.stopped_at IS NOT NULL OR hosts.paused_until > clock_timestamp())
+      )
+    ORDER BY tasks.not_before, tasks.id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE poolsql.tasks
+SET state = 'running', lease_id = NULL, changed_at = clock_timestamp(),
+    claimed_until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+FROM picked
+WHERE tasks.id = picked.id
+RETURNING tasks.id, tasks.url, tasks.host, tasks.tries, tasks.profile_id, tasks.seed, tasks.claimed_until

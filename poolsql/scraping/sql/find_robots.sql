@@ -1,0 +1,4 @@
+-- The robots.txt of an origin, if the answer is still good.
+SELECT robots.status, robots.body
+FROM poolsql.robots
+WHERE robots.origin = %(origin)s AND robots.agent = %(agent)s AND robots.expires_at > clock_timestamp()

@@ -1,0 +1,147 @@
+"""The tasks of a run: claimed by any worker, finished once, returned when their worker is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import insert
+
+from poolsql.database.engine import Database
+from poolsql.database.statements import Statement
+from poolsql.database.tables import runs, tasks
+from poolsql.leasing.lease import Lease
+from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import Visit
+from poolsql.scraping.retries import Next
+from poolsql.scraping.targets import Target
+
+_HERE = "poolsql.scraping"
+CLAIM_TASK = Statement.load(_HERE, "claim_task")
+ATTACH_LEASE = Statement.load(_HERE, "attach_lease")
+FINISH_TASK = Statement.load("poolsql.leasing", "record_visit", "visit_effects", end=(_HERE, "finish_task"))
+PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
+RETURN_TASKS = Statement.load(_HERE, "return_tasks")
+END_UNSERVABLE = Statement.load(_HERE, "end_unservable")
+RUN_PROGRESS = Statement.load(_HERE, "run_progress")
+
+MOST_TRIES = 10
+"""A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A claimed task."""
+
+    id: int
+    url: str
+    host: str
+    tries: int
+    """How often it was tried before."""
+    profile_id: int | None
+    """Only this profile may try it again (I12)."""
+    seed: str | None
+    claimed_until: datetime
+    """Until then nobody else takes it; also names this very claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is."""
+
+    pending: int
+    running: int
+    done: int
+    failed: int
+    next_in: float | None
+    """Seconds until the next waiting task may be tried; None when none waits or their host is stopped."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to try."""
+        return not self.pending and not self.running
+
+    @property
+    def total(self) -> int:
+        """All tasks."""
+        return self.pending + self.running + self.done + self.failed
+
+
+def create_run(database: Database, name: str, pool_id: int, targets: Iterable[Target]) -> int:
+    """Create a run with a task for each target; returns its id."""
+    rows = [{"url": target.url, "host": target.host} for target in targets]
+    with database.transaction() as connection:
+        run_id = connection.execute(insert(runs).values(name=name, pool_id=pool_id).returning(runs.c.id)).scalar_one()
+        if rows:
+            connection.execute(insert(tasks), [{"run_id": run_id, **row} for row in rows])
+    return int(run_id)
+
+
+def claim_task(database: Database, run_id: int, *, seconds: float) -> Task | None:
+    """Take the next task that may be tried now, for `seconds` or until a lease is attached to it."""
+    rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds})
+    return Task(**rows[0]._asdict()) if rows else None
+
+
+def attach_lease(database: Database, task: Task, lease: Lease) -> bool:
+    """Go on under a lease; False when the claim was over and somebody else may have the task."""
+    parameters = {"lease_id": lease.id, "task_id": task.id, "claimed_until": task.claimed_until}
+    return bool(database.run(ATTACH_LEASE, parameters))
+
+
+def finish_task(lease: Lease, task: Task, visit: Visit, *, result: Mapping[str, Any] | None, then: Next) -> None:
+    """Write a visit and its task's result under the lease's id and token: both, or none.
+
+    Raises:
+        LeaseLostError: The lease is not live; nothing was applied, the report is recorded as refused.
+    """
+    more = {
+        "task_state": then.state.value,
+        "delay": then.delay,
+        "same_profile": then.same_profile,
+        "result": Jsonb(result) if result is not None else None,
+    }
+    lease.record(visit, statement=FINISH_TASK, more=more)
+
+
+def put_back(
+    database: Database,
+    task: Task,
+    *,
+    delay: float = 0.0,
+    tried: bool = False,
+    ends_as: Outcome | None = None,
+    detail: str | None = None,
+) -> None:
+    """Give up a claimed task without a visit.
+
+    Args:
+        delay: Seconds before it may be taken again.
+        tried: It counts as a try all the same.
+        ends_as: It ends with this outcome instead.
+    """
+    parameters = {
+        "task_id": task.id,
+        "claimed_until": task.claimed_until,
+        "tried": tried,
+        "task_state": "failed" if ends_as is not None else "pending",
+        "outcome": ends_as.value if ends_as is not None else None,
+        "detail": detail,
+        "delay": delay,
+    }
+    database.run(PUT_TASK_BACK, parameters)
+
+
+def return_orphans(database: Database, run_id: int) -> int:
+    """Make tasks of workers that are gone available again, and end those that wait for a profile that is gone."""
+    returned = database.run(RETURN_TASKS, {"run_id": run_id, "most_tries": MOST_TRIES})
+    ended = database.run(END_UNSERVABLE, {"run_id": run_id})
+    return len(returned) + len(ended)
+
+
+def run_progress(database: Database, run_id: int) -> Progress:
+    """How far a run is."""
+    return Progress(**database.run(RUN_PROGRESS, {"run_id": run_id})[0]._asdict())
