@@ -39,6 +39,11 @@ class Pool:
         return self._row.name
 
     @property
+    def id(self) -> int:
+        """The pool's number in all tables."""
+        return self._row.id
+
+    @property
     def policy(self) -> PoolPolicy:
         """The pool's policy as it was when this object was made."""
         return self._row.policy

@@ -71,6 +71,12 @@ def find_binaries(*, major: int | None, account: Account | None, copies: Path) -
     )
 
 
+def psql_program() -> str:
+    """The `psql` of the PATH, else one that came with the server's programs; ``psql`` when there is none."""
+    beside = (str(directory / "psql") for directory, _ in _candidates() if (directory / "psql").exists())
+    return shutil.which("psql") or next(beside, "psql")
+
+
 def _candidates() -> Iterator[tuple[Path, bool]]:
     """Directories that may hold the programs, best first, and whether they are the wheel's."""
     # The spec finds the files without running the wheel's own Python code, which as root opens directories to all.

@@ -1,0 +1,7 @@
+"""``python -m poolsql``."""
+
+from __future__ import annotations
+
+from poolsql.cli.main import main
+
+main()

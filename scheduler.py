@@ -1,0 +1,8 @@
+"""The program, from a source tree: ``python scheduler.py …`` is ``poolsql …``."""
+
+from __future__ import annotations
+
+from poolsql.cli.main import main
+
+if __name__ == "__main__":
+    main()
