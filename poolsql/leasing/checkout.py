@@ -97,12 +97,12 @@ def checkout(database: Database, worker: Worker, request: Request) -> Grant | No
         DatabaseUnavailableError: The database could not be reached.
     """
     parameters = request.parameters(worker)
-    started, tries = elapsed_clock(), 0
+    started = elapsed_clock()
 
     def once() -> Sequence[Row]:
-        nonlocal started, tries
-        started, tries = elapsed_clock(), tries + 1
-        return (database.run_once(FIND_REQUEST, parameters) if tries > 1 else ()) or _lease(database, parameters)
+        nonlocal started
+        started = elapsed_clock()
+        return _lease(database, parameters) or database.run_once(FIND_REQUEST, parameters)
 
     rows = database.repeat(once)
     return _grant(rows[0], started) if rows else None
@@ -112,10 +112,10 @@ def _lease(database: Database, parameters: Mapping[str, Any]) -> Sequence[Row]:
     try:
         return database.run_once(CHECKOUT, parameters)
     except psycopg.errors.UniqueViolation as error:
-        # The first try's statement was still running when the repeated one looked for its lease.
+        # The request has its lease already, or got it from a first try that was still running.
         if error.diag.constraint_name != "leases_request_id_key":
             raise
-        return database.run_once(FIND_REQUEST, parameters)
+        return ()
 
 
 def record_miss(database: Database, worker: Worker, request: Request, *, waited: float) -> Miss:

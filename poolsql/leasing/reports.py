@@ -115,7 +115,13 @@ def record_visit(
     Raises:
         LeaseLostError: The lease is not live; the visit was recorded as refused.
     """
-    parameters = {**visit.parameters(), "lease_id": name.lease_id, "token": name.token, "number": number, **(more or {})}
+    parameters = {
+        **visit.parameters(),
+        "lease_id": name.lease_id,
+        "token": name.token,
+        "number": number,
+        **(more or {}),
+    }
     if database.run(statement, parameters, patience=patience):
         return
     seen = look(database, name)
