@@ -10,7 +10,7 @@ import sys
 from poolsql.database.embedded.account import Account, run_as
 from poolsql.database.embedded.binaries import ServerBinaries, find_binaries
 from poolsql.database.embedded.layout import Layout, make_private
-from poolsql.database.embedded.locks import Deadline
+from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 
 SUPERUSER = "poolsql"
@@ -49,7 +49,7 @@ def prepare_cluster(layout: Layout, account: Account | None, *, server_lock: int
         "--no-instructions",
     ]
     try:
-        result = run_as(account, arguments, inherited=[server_lock], timeout=max(0.1, deadline.remaining))
+        result = run_as(account, arguments, inherited=[server_lock], timeout=max(0.1, deadline.left()))
     except subprocess.TimeoutExpired:
         raise DatabaseUnavailableError(
             f"the embedded server's data directory {layout.data} was not made within {deadline.seconds:g} s"

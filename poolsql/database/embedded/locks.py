@@ -1,4 +1,4 @@
-"""Deadlines and kernel file locks: what counts the users of a server and shows whether it lives.
+"""Kernel file locks: what counts the users of a server and shows whether it lives.
 
 All locks here are `flock` locks. They belong to an open file, not to a process id: the kernel frees them when the
 last copy of the descriptor is gone, however its owner ended, and they hold across containers that share a directory.
@@ -9,50 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
 
-from poolsql.errors import BadInputError, DatabaseUnavailableError
-
-_PAUSE = 0.01
-"""Seconds between two looks at something that gives no signal when it changes."""
+from poolsql.deadlines import Deadline
+from poolsql.errors import DatabaseUnavailableError
 
 _descriptors: set[int] = set()
 """Every lock file that is open in this process."""
-
-
-class Deadline:
-    """A moment by which something must have happened.
-
-    Monotonic time on purpose: after a suspend the work that was interrupted deserves the rest of its time.
-
-    Args:
-        seconds: From now.
-
-    Raises:
-        BadInputError: `seconds` is not a positive, finite number.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        if not (isfinite(seconds) and seconds > 0):
-            raise BadInputError(f"a time-out of {seconds} s cannot work; give a positive number of seconds")
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    @property
-    def remaining(self) -> float:
-        """Seconds left, never below zero."""
-        return max(0.0, self._end - time.monotonic())
-
-    def pause(self) -> bool:
-        """Wait a moment before the next look; False, at once, when the deadline has passed."""
-        if self.remaining <= 0:
-            return False
-        time.sleep(min(_PAUSE, self.remaining))
-        return True
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from poolsql.database.embedded.account import Account, start_as
 from poolsql.database.embedded.binaries import ServerBinaries
 from poolsql.database.embedded.cluster import SUPERUSER, last_lines
 from poolsql.database.embedded.layout import Layout, make_private
-from poolsql.database.embedded.locks import Deadline, opened, try_lock
+from poolsql.database.embedded.locks import opened, try_lock
+from poolsql.deadlines import Deadline
 from poolsql.errors import DatabaseError, DatabaseUnavailableError
 
 DATABASE = "poolsql"
@@ -92,7 +93,7 @@ def connect_once(socket_directory: str, deadline: Deadline) -> str:
     Raises:
         psycopg.Error: It does not answer, or cannot make the database.
     """
-    patience = max(2, int(deadline.remaining))  # libpq takes whole seconds, and 2 for anything below
+    patience = max(2, int(deadline.left()))  # libpq takes whole seconds, and 2 for anything below
     with psycopg.connect(
         server_url(socket_directory, "postgres"), connect_timeout=patience, autocommit=True
     ) as session:

@@ -21,7 +21,6 @@ from poolsql.database.embedded.account import Account, server_account
 from poolsql.database.embedded.cluster import prepare_cluster
 from poolsql.database.embedded.layout import Layout, check_directory, make_directory
 from poolsql.database.embedded.locks import (
-    Deadline,
     close_lock_file,
     exclusive,
     open_lock_file,
@@ -37,6 +36,7 @@ from poolsql.database.embedded.postmaster import (
     start_postmaster,
     stop_postmaster,
 )
+from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 
 _CLOSE_SECONDS = 60.0

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from poolsql.clocks import elapsed_clock
+from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, LaunchFault, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport
 from poolsql.launchers.local.browser_processes import find_browser
 from poolsql.launchers.local.command import browser_command, browser_environment, read_options
-from poolsql.launchers.local.deadlines import Deadline
 from poolsql.launchers.local.directories import open_directory, profile_directory
 from poolsql.launchers.local.exclusive import only_starter
 from poolsql.launchers.local.executable import find_executable

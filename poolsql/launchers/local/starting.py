@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep as pause
 
+from poolsql.deadlines import Deadline
 from poolsql.errors import LaunchFailedError, LaunchFault, StopNotProvenError
-from poolsql.launchers.local.deadlines import Deadline
 from poolsql.launchers.local.stopping import kill_browser
 from poolsql.launchers.processes import ProcessIdentity, identify
 

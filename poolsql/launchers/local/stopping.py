@@ -17,10 +17,10 @@ from pathlib import Path
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
+from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import StopNotProvenError
 from poolsql.launchers.contract import StopRung
 from poolsql.launchers.local.browser_processes import find_browser
-from poolsql.launchers.local.deadlines import Deadline, wait_until
 from poolsql.launchers.local.locks import remove_stale_lock
 from poolsql.launchers.processes import ProcessIdentity, interrupt, is_alive, kill
 

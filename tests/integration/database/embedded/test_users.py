@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from poolsql.database.embedded import open_embedded_server, stop_embedded_server
-from poolsql.database.embedded.locks import Deadline, exclusive
+from poolsql.database.embedded.locks import exclusive
+from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 
 Running = Callable[[Path], list[int]]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from poolsql.database.embedded.locks import Deadline, exclusive, opened, share_lock, try_lock, unlock
+from poolsql.database.embedded.locks import exclusive, opened, share_lock, try_lock, unlock
+from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 
 
@@ -21,9 +22,9 @@ def test_a_deadline_pauses_until_it_has_passed() -> None:
     deadline = Deadline(0.03)
     begin = time.monotonic()
     while deadline.pause():
-        assert deadline.remaining <= 0.03
+        assert deadline.left() <= 0.03
     assert time.monotonic() - begin >= 0.03
-    assert deadline.remaining == 0
+    assert deadline.left() == 0
 
 
 def test_the_exclusive_lock_needs_that_nobody_holds_any(tmp_path: Path) -> None:

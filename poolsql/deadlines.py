@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import isfinite
 
 from poolsql.clocks import elapsed_clock
 from poolsql.errors import BadInputError
@@ -16,12 +17,12 @@ class Deadline:
     """A moment `seconds` from now, on the clock that also counts while the machine is suspended.
 
     Raises:
-        BadInputError: `seconds` is not a positive number; an operation without an end is refused.
+        BadInputError: `seconds` is not a positive, finite number; an operation without an end is refused.
     """
 
     def __init__(self, seconds: float) -> None:
-        if not seconds > 0:
-            raise BadInputError(f"a timeout must be more than 0 seconds, not {seconds!r}")
+        if not (isfinite(seconds) and seconds > 0):
+            raise BadInputError(f"a time-out of {seconds!r} s cannot work; give a positive number of seconds")
         self._began = elapsed_clock()
         self._seconds = seconds
 
@@ -37,6 +38,13 @@ class Deadline:
     def left(self) -> float:
         """Seconds that remain; 0 once it has passed."""
         return max(0.0, self._seconds - self.spent())
+
+    def pause(self) -> bool:
+        """Wait a moment before the next look at something that gives no signal; False, at once, when it has passed."""
+        left = self.left()
+        if left:
+            time.sleep(min(_LONGEST_PAUSE, left))
+        return left > 0
 
     def part(self, share: float, *, at_most: float) -> Deadline:
         """A nearer deadline: this share of what is left, and no more than `at_most` seconds."""
