@@ -65,11 +65,6 @@ class Layout:
         return self.directory / "server.lock"
 
     @property
-    def kept_mark(self) -> Path:
-        """Exists when the server that runs now is to outlive its last user."""
-        return self.directory / "keep-running"
-
-    @property
     def log(self) -> Path:
         """What the server has to say."""
         return self.directory / "server.log"

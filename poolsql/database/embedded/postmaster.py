@@ -121,7 +121,6 @@ def start_postmaster(
     """
     left_over = PostmasterFile.read(layout.data)
     socket_directory = _socket_directory(layout, account, left_over)
-    layout.kept_mark.unlink(missing_ok=True)
     arguments = [binaries.program("postgres"), "-D", os.fspath(layout.data)]
     for name, value in {**_SETTINGS, "unix_socket_directories": socket_directory}.items():
         arguments += ["-c", f"{name}={value}"]
@@ -159,7 +158,6 @@ def stop_postmaster(layout: Layout) -> None:
                 f"the embedded server in {layout.directory} does not stop (process "
                 f"{found.pid if found else 'unknown'}); look into {layout.log}"
             )
-        layout.kept_mark.unlink(missing_ok=True)
         if found is not None and _is_ours(layout, found.socket_directory):
             shutil.rmtree(found.socket_directory, ignore_errors=True)
     logger.info("embedded server in %s stopped", layout.directory)

@@ -88,17 +88,7 @@ class EmbeddedServer:
         unlock(descriptor)
         close_lock_file(descriptor)
         with _told_as_ours(self._layout):
-            _stop_when_unused(self._layout, Deadline(_CLOSE_SECONDS), even_if_kept=False)
-
-    def keep_running(self) -> None:
-        """Let the running server outlive its last user, until `stop_embedded_server` or the machine ends it.
-
-        Raises:
-            BadInputError: This use is closed already.
-        """
-        if self._users_lock is None:
-            raise BadInputError("this use of the embedded server is closed; open it again before keeping it running")
-        self._layout.kept_mark.touch(mode=0o600)
+            _stop_when_unused(self._layout, Deadline(_CLOSE_SECONDS))
 
 
 def open_embedded_server(directory: Path, *, timeout: float = 60) -> EmbeddedServer:
@@ -135,7 +125,7 @@ def open_embedded_server(directory: Path, *, timeout: float = 60) -> EmbeddedSer
 
 
 def stop_embedded_server(directory: Path, *, timeout: float = 60) -> bool:
-    """Stop the server that lives in `directory` if nobody uses it, also one that was told to keep running.
+    """Stop the server that lives in `directory` if nobody uses it: one whose last user was killed is still there.
 
     Args:
         directory: As it was opened.
@@ -156,7 +146,7 @@ def stop_embedded_server(directory: Path, *, timeout: float = 60) -> bool:
         if not layout.directory.exists():
             return True
         check_directory(layout, server_account(layout.data))
-        return _stop_when_unused(layout, deadline, even_if_kept=True)
+        return _stop_when_unused(layout, deadline)
 
 
 def _refuse_windows() -> None:
@@ -195,21 +185,19 @@ def _ensure_server(layout: Layout, account: Account | None, deadline: Deadline) 
             )
 
 
-def _stop_when_unused(layout: Layout, deadline: Deadline, *, even_if_kept: bool) -> bool:
+def _stop_when_unused(layout: Layout, deadline: Deadline) -> bool:
     """Stop the server unless it has users; whether it is stopped."""
     if not layout.in_use():
         # Never opened, or its directory was removed: Postgres ends itself within a minute of losing its files.
         return True
     with exclusive(layout.start_lock, deadline):
-        if even_if_kept:
-            layout.kept_mark.unlink(missing_ok=True)
         return _stop_unless_used(layout)
 
 
 def _stop_unless_used(layout: Layout) -> bool:
-    """Stop the server unless it is kept or has users; the caller holds the start lock."""
+    """Stop the server unless it has users; the caller holds the start lock."""
     with opened(layout.users_lock) as users:
-        if layout.kept_mark.exists() or not try_lock(users):
+        if not try_lock(users):
             return False
         stop_postmaster(layout)
     return True

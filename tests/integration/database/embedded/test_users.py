@@ -157,29 +157,15 @@ def test_a_killed_server_is_recovered_at_the_next_open(
     assert not running(directory)
 
 
-def test_keep_running_outlives_all_users_until_told_to_stop(directory: Path, running: Running) -> None:
-    with open_embedded_server(directory) as server:
-        server.keep_running()
-    with open_embedded_server(directory):
-        pass
-    psycopg.connect(server.url).close()
-    with open_embedded_server(directory) as user:
-        assert not stop_embedded_server(directory)
-        psycopg.connect(user.url).close()
-    assert not running(directory)
-    with open_embedded_server(directory) as server:
-        server.keep_running()
+def test_a_server_whose_last_user_was_killed_can_be_stopped(
+    directory: Path, start_client: Any, running: Running
+) -> None:
+    client = start_client(directory)
+    client.read()
+    assert not stop_embedded_server(directory)
+    assert running(directory)
+    client.kill()
     assert stop_embedded_server(directory)
-    assert not running(directory)
-    with pytest.raises(BadInputError, match="closed"):
-        server.keep_running()
-
-
-def test_keeping_ends_with_the_server_that_was_kept(directory: Path, running: Running) -> None:
-    with open_embedded_server(directory) as server:
-        server.keep_running()
-        psutil.Process(running(directory)[0]).kill()
-    open_embedded_server(directory).close()
     assert not running(directory)
 
 
