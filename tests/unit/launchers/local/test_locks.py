@@ -46,7 +46,11 @@ def test_no_lock_names_nobody(tmp_path: Path) -> None:
     remove_stale_lock(tmp_path)
 
 
-@pytest.mark.parametrize("target", ["another-host-7", f"{HOST}-4194305", f"{HOST}-{os.getpid()}", "nonsense"])
+@pytest.mark.parametrize(
+    "target",
+    ["another-host-7", f"{HOST}-4194305", f"{HOST}-{os.getpid()}", "nonsense"],
+    ids=["another host", "dead process", "process that is no browser", "nonsense"],
+)
 def test_before_a_start_a_lock_that_nobody_answers_is_taken_away(tmp_path: Path, target: str) -> None:
     folder = lock(tmp_path, target)
     take_unused(tmp_path)
