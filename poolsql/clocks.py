@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 
 
@@ -24,12 +26,21 @@ class _LargerProgress:
         self._monotonic = time.monotonic()
         self._wall = time.time()
         self._total = 0.0
+        self._lock = threading.Lock()
 
     def read(self) -> float:
-        monotonic, wall = time.monotonic(), time.time()
-        self._total += max(monotonic - self._monotonic, wall - self._wall, 0.0)
-        self._monotonic, self._wall = monotonic, wall
-        return self._total
+        with self._lock:
+            monotonic, wall = time.monotonic(), time.time()
+            self._total += max(monotonic - self._monotonic, wall - self._wall, 0.0)
+            self._monotonic, self._wall = monotonic, wall
+            return self._total
+
+    def after_fork(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
 
 
 _fallback = _LargerProgress()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fallback.after_fork)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from platformdirs import user_data_path
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
@@ -14,30 +15,50 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from poolsql.errors import BadInputError
 
+ENV_FILE_VARIABLE = "POOLSQL_ENV_FILE"
+"""Names another file than ``.env`` in the current directory; empty: none is read."""
+
+
+def _expanded(value: object) -> object:
+    # Absolute, so that it means the same after a change of the current directory.
+    return Path(value).expanduser().absolute() if isinstance(value, str | Path) else value
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Place = Annotated[Path, BeforeValidator(_expanded)]
+
 
 class Settings(BaseSettings):
     """What a process needs to know before it can reach the fleet; everything about the fleet itself is in tables."""
 
-    model_config = SettingsConfigDict(env_prefix="POOLSQL_", env_file=".env", extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix="POOLSQL_", env_file=".env", env_file_encoding="utf-8", extra="ignore", env_ignore_empty=True
+    )
 
     database_url: SecretStr | None = None
     """Postgres address (``postgresql://…`` or ``postgres://…``); without it the embedded server is used."""
     direct_database_url: SecretStr | None = None
     """Address that bypasses a connection pooler, for migrations, LISTEN and session locks; default: database_url."""
-    data_dir: Annotated[Path, BeforeValidator(os.path.expanduser)] = Field(
-        default_factory=lambda: user_data_path("poolsql", appauthor=False)
-    )
+    data_dir: Place = Field(default_factory=lambda: user_data_path("poolsql", appauthor=False))
     """Where the embedded server and the profile directories of `local` launchers live."""
     machine: str = Field(default_factory=socket.gethostname, min_length=1, max_length=200)
     """This machine's name in leases and profiles; must stay the same for as long as profile directories live here."""
-    chromium: Path | None = None
+    chromium: Place | None = None
     """Browser executable for `local` launchers; default: the first Chromium, Chrome or Edge that is found."""
-    log: Literal["text", "json"] = "text"
+    log: Annotated[Literal["text", "json"], BeforeValidator(_lower)] = "text"
     """Log format: one readable line a record, or one JSON object a line."""
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    statement_timeout: float = Field(default=30.0, gt=0, le=3600)
+    log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = "INFO"
+    """Records below this level are not logged."""
+    statement_timeout: float = Field(default=30.0, ge=0.001, le=3600)
     """Seconds after which Postgres cancels a statement of ours."""
-    lock_timeout: float = Field(default=5.0, gt=0, le=3600)
+    lock_timeout: float = Field(default=5.0, ge=0.001, le=3600)
     """Seconds that a statement waits for a row lock."""
     connect_timeout: int = Field(default=10, ge=2, le=300)
     """Seconds for making one connection."""
@@ -49,19 +70,22 @@ def secret_text(value: str) -> str:
     """Resolve a secret reference: ``env:NAME`` or ``file:/path``; anything else is refused.
 
     Raises:
-        BadInputError: The reference has another form, or what it names is missing or empty.
+        BadInputError: The reference has another form, or what it names is missing, unreadable or empty.
     """
     kind, _, place = value.partition(":")
     if kind == "env" and place:
         text = os.environ.get(place, "")
-        if not text:
-            raise BadInputError(f"secret {value}: the environment variable {place} is not set")
+        if not text.strip():
+            raise BadInputError(f"secret {value}: the environment variable {place} is not set, or empty")
         return text
     if kind == "file" and place:
         try:
-            text = Path(place).read_text(encoding="utf-8").strip()
+            text = Path(place).expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
             raise BadInputError(f"secret {value}: cannot read the file ({error.strerror})") from error
+        except ValueError:
+            # Not chained: the error holds what was read.
+            raise BadInputError(f"secret {value}: the file does not hold UTF-8 text") from None
         if not text:
             raise BadInputError(f"secret {value}: the file is empty")
         return text
@@ -69,19 +93,29 @@ def secret_text(value: str) -> str:
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the settings; `overrides` win over the environment.
+    """Read the settings; `overrides` win over the environment, which wins over the ``.env`` file.
 
     Raises:
-        BadInputError: A variable has a value that cannot be right; the message names each of them.
+        BadInputError: A variable has a value that cannot be right (the message names each of them), there is no
+            setting of an override's name, or the file cannot be read.
     """
+    for name in overrides.keys() - Settings.model_fields.keys():
+        alike = get_close_matches(name, Settings.model_fields, n=1)
+        raise BadInputError(f"there is no setting {name!r}" + (f"; did you mean {alike[0]!r}?" if alike else ""))
+    file = os.environ.get(ENV_FILE_VARIABLE, ".env")
+    values: dict[str, Any] = {"_env_file": file or None, **overrides}
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks the values
+        return Settings(**values)
     except ValidationError as error:
         lines = [
             f"POOLSQL_{str(problem['loc'][0]).upper()}: {problem['msg']}" if problem["loc"] else problem["msg"]
             for problem in error.errors(include_input=False)
         ]
         raise BadInputError("settings: " + "; ".join(lines)) from None
+    except OSError as error:
+        raise BadInputError(f"settings: cannot read the file {file} ({error.strerror})") from error
+    except UnicodeError:
+        raise BadInputError(f"settings: the file {file} does not hold UTF-8 text") from None
 
 
 @lru_cache(maxsize=1)

@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+import re
+from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.engine import URL
 
 from poolsql.errors import BadInputError
 
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
+_EXAMPLE = "postgresql://user@host/database"
 
 
 def database_address(text: str, *, name: str = "POOLSQL_DATABASE_URL") -> URL:
-    """Read a Postgres address: ``postgres://`` or ``postgresql://`` with everything libpq understands as a query.
+    """Read a Postgres address: ``postgres://`` or ``postgresql://``, as psql and every libpq program reads it.
 
     Args:
-        text: The address; ``?sslmode=…``, ``?host=/socket/directory`` and the like are passed on to libpq.
+        text: The address; ``?sslmode=…``, ``?host=/socket/directory``, several hosts and the like are passed on.
         name: Where it was written; the error message names it. The address itself may hold a password and is
             never repeated in a message.
 
     Raises:
         BadInputError: It is no address, of another database, or names no database.
     """
-    try:
-        url = make_url(text.strip())
-    except (ArgumentError, ValueError):
-        raise BadInputError(f"{name} is not a database address; write postgresql://user@host/database") from None
-    if url.drivername not in _SCHEMES:
+    scheme, separator, rest = text.strip().partition("://")
+    if not separator or not re.fullmatch(r"[\w+.-]+", scheme) or "\x00" in rest:
+        raise BadInputError(f"{name} is not a database address; write {_EXAMPLE}")
+    if scheme.lower() not in _SCHEMES:
+        raise BadInputError(f"{name} names the database kind {scheme!r}; poolsql needs Postgres: {_EXAMPLE}")
+    parts = _parts(rest, name)
+    if not parts.get("dbname"):
+        raise BadInputError(f"{name} names no database; write {_EXAMPLE}")
+    host, port = parts.pop("host", ""), parts.pop("port", "")
+    if not all(_is_port(number) for number in port.split(",")):
         raise BadInputError(
-            f"{name} names the database kind {url.drivername!r}; poolsql needs Postgres: postgresql://user@host/database"
+            f"{name}: the port is no number from 1 to 65535; write {_EXAMPLE}, and in a password "
+            "%40 for @, %3A for :, %2F for /, %23 for #, %25 for %"
         )
-    if not url.database:
-        raise BadInputError(f"{name} names no database; write postgresql://user@host/database")
-    return url.set(drivername="postgresql+psycopg")
+    one_host = bool(host) and not re.search(r"[/,@]", host)
+    query = {} if one_host else {key: value for key, value in {"host": host, "port": port}.items() if value}
+    return URL.create(
+        "postgresql+psycopg",
+        username=parts.pop("user", None),
+        password=parts.pop("password", None),
+        host=host if one_host else None,
+        port=int(port) if one_host and port else None,
+        database=parts.pop("dbname"),
+        query={**query, **parts},
+    )
 
 
 def readable(url: URL) -> str:
-    """The address for messages: without password, without driver."""
-    return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+    """The address for messages, good for psql: where the server is and who asks, nothing that could be a secret."""
+    user = f"{quote(url.username, safe='')}@" if url.username else ""
+    database = quote(url.database or "", safe="")
+    if url.host:
+        host = f"[{url.host}]" if ":" in url.host else quote(url.host)
+        return f"postgresql://{user}{host}{f':{url.port}' if url.port else ''}/{database}"
+    where = "&".join(f"{key}={quote(str(url.query[key]), safe='/,')}" for key in ("host", "port") if key in url.query)
+    return f"postgresql://{user}/{database}{f'?{where}' if where else ''}"
+
+
+def _parts(rest: str, name: str) -> dict[str, str]:
+    try:
+        parts = conninfo_to_dict(f"postgresql://{rest}")
+    except (psycopg.Error, UnicodeError) as error:
+        # What libpq says may repeat a piece of the password; the name of a parameter does not.
+        unknown = re.match(r'invalid URI query parameter: "(\w+)"', str(error))
+        if unknown:
+            raise BadInputError(f"{name}: Postgres knows no connection parameter {unknown[1]!r}; remove it") from None
+        raise BadInputError(
+            f"{name} is not a database address; write {_EXAMPLE}, and in a password %25 for %"
+        ) from None
+    return {key: str(value) for key, value in parts.items() if value not in {None, ""}}
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -15,8 +14,10 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
+from poolsql.clocks import elapsed_clock
 from poolsql.database.addresses import readable
 from poolsql.database.failures import Failure, classify, retrying, translate
+from poolsql.database.sessions import connection_arguments
 from poolsql.database.statements import Parameters, Statement
 from poolsql.settings import Settings
 
@@ -38,7 +39,10 @@ class Database:
         self.address = readable(url)
         self.patience = 15.0
         """Seconds for which a lost database is tried again before `DatabaseUnavailableError` surfaces."""
-        self.engine = _engine(url, settings, pool_size)
+        self.engine = _engine(url, connection_arguments(url, settings), pool_size)
+        self._failed_at = float("-inf")
+        event.listen(self.engine, "checkin", self._stamp)
+        event.listen(self.engine, "checkout", self._check)
 
     def run(self, statement: Statement, parameters: Parameters, *, patience: float | None = None) -> Sequence[Row]:
         """Run a hot statement that may be repeated, and return its rows.
@@ -56,42 +60,38 @@ class Database:
             DatabaseUnavailableError: As `run`.
             DatabaseError: As `run`.
         """
-        try:
-            return retrying(patience=self.patience if patience is None else patience)(work)
-        except (psycopg.Error, DBAPIError, PoolTimeoutError) as error:
-            raise translate(error, self.address) from error
+        with self._translated():
+            return retrying(self.address, patience=self.patience if patience is None else patience)(work)
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
         pooled = self.engine.raw_connection()
         try:
-            connection = cast("psycopg.Connection[Any]", pooled.driver_connection)
-            with connection.cursor(row_factory=namedtuple_row) as cursor:
+            with _driver(pooled).cursor(row_factory=namedtuple_row) as cursor:
                 cursor.execute(statement.query, parameters)
                 return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            _drop_if_broken(pooled, error)
+            if self._distrusts(error):
+                pooled.invalidate(error)
             raise
         finally:
             pooled.close()
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        """A SQLAlchemy connection in AUTOCOMMIT, for work that is not hot.
+        """A SQLAlchemy connection in AUTOCOMMIT, for work that is not hot. It answered just now.
 
         Raises:
             DatabaseUnavailableError: No connection could be made for `self.patience` seconds, or it was lost.
             DatabaseError: Anything else that Postgres refused.
         """
-        try:
-            connection = retrying(patience=self.patience)(self.engine.connect)
-        except (DBAPIError, PoolTimeoutError) as error:
-            raise translate(error, self.address) from error
-        with connection:
+        with self._translated(), retrying(self.address, patience=self.patience)(self._answering) as connection:
             try:
                 yield connection
-            except DBAPIError as error:
-                raise translate(error, self.address) from error
+            except (psycopg.Error, DBAPIError) as error:
+                if self._distrusts(error):
+                    connection.invalidate(error)
+                raise
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -101,10 +101,8 @@ class Database:
             DatabaseUnavailableError: As `connect`.
             DatabaseError: As `connect`.
         """
-        with self.connect() as connection:
-            transactional = connection.execution_options(isolation_level="READ COMMITTED")
-            with transactional.begin():
-                yield transactional
+        with self.connect() as connection, transaction_on(connection):
+            yield connection
 
     def close(self) -> None:
         """Close all idle connections; those in use are closed when they come back."""
@@ -114,60 +112,77 @@ class Database:
         """After a fork: drop the parent's connections without closing them, they are still the parent's."""
         self.engine.dispose(close=False)
 
+    def __repr__(self) -> str:
+        return f"<Database {self.address}>"
 
-def _engine(url: URL, settings: Settings, pool_size: int) -> Engine:
-    engine = create_engine(
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, DBAPIError, PoolTimeoutError) as error:
+            raise translate(error, self.address) from error
+
+    def _answering(self) -> Connection:
+        """A connection that is not dead: the work on it, unlike a hot statement, is not repeated."""
+        connection = self.engine.connect()
+        try:
+            if "idle_since" in connection.info:
+                _driver(connection.connection).execute("SELECT 1")
+        except BaseException as error:
+            connection.invalidate(error)
+            connection.close()
+            self._failed_at = elapsed_clock()
+            raise
+        return connection
+
+    def _distrusts(self, error: BaseException) -> bool:
+        """Whether a failure tells that its connection is of no use; then those that are idle now are not either."""
+        lost = classify(error) is Failure.CONNECTION
+        if lost:
+            self._failed_at = elapsed_clock()
+        return lost
+
+    def _stamp(self, _: object, record: ConnectionPoolEntry) -> None:
+        record.info["idle_since"] = elapsed_clock()
+
+    def _check(self, connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+        idle_since = record.info.get("idle_since")
+        if idle_since is None:
+            return  # made just now
+        if idle_since <= self._failed_at:
+            raise DisconnectionError("another connection was lost since this one was used")
+        if elapsed_clock() - idle_since < IDLE_BEFORE_CHECK:
+            return
+        try:
+            connection.execute("SELECT 1")
+        except psycopg.Error as error:
+            self._failed_at = elapsed_clock()
+            raise DisconnectionError from error
+
+
+@contextmanager
+def transaction_on(connection: Connection) -> Iterator[None]:
+    """One transaction on a connection of `Database.connect`, which is in AUTOCOMMIT again afterwards."""
+    connection.rollback()  # nothing is open on the server; SQLAlchemy believes so once a statement has run
+    connection.execution_options(isolation_level="READ COMMITTED")
+    with connection.begin():
+        yield
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
+    return create_engine(
         url,
         isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
         max_overflow=50,
         pool_timeout=10,
         pool_use_lifo=True,
-        connect_args={
-            "connect_timeout": settings.connect_timeout,
-            # Milliseconds: a server that vanished with its network must not hold a renewal for the TCP default of
-            # a quarter of an hour.
-            "tcp_user_timeout": 10_000,
-            "application_name": "poolsql",
-            "options": _session_options(url, settings),
-        },
+        connect_args=dict(arguments),
+        # What a statement is given may be secret, and errors are logged.
+        hide_parameters=True,
     )
-    event.listen(engine, "checkin", _stamp)
-    event.listen(engine, "checkout", _check_if_idle)
-    return engine
 
 
-def _session_options(url: URL, settings: Settings) -> str:
-    # The generic plan is forced because Postgres would otherwise plan each checkout anew for its tag filter.
-    wanted = {
-        "statement_timeout": f"{settings.statement_timeout * 1000:.0f}",
-        "lock_timeout": f"{settings.lock_timeout * 1000:.0f}",
-        "idle_in_transaction_session_timeout": "60000",
-        "plan_cache_mode": "force_generic_plan",
-        "timezone": "UTC",
-        # Not "$user": for a role named poolsql that would make our schema the default one, which Alembic then
-        # compares under another name.
-        "search_path": "public",
-    }
-    own = " ".join(f"-c {name}={value}" for name, value in wanted.items())
-    given = url.query.get("options", "")
-    return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()
-
-
-def _stamp(_: object, record: ConnectionPoolEntry) -> None:
-    record.info["idle_since"] = time.monotonic()
-
-
-def _check_if_idle(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
-    idle_since = record.info.get("idle_since")
-    if idle_since is None or time.monotonic() - idle_since < IDLE_BEFORE_CHECK:
-        return
-    try:
-        connection.execute("SELECT 1")
-    except psycopg.Error as error:
-        raise DisconnectionError from error
-
-
-def _drop_if_broken(pooled: PoolProxiedConnection, error: psycopg.Error) -> None:
-    if classify(error) is Failure.CONNECTION:
-        pooled.invalidate(error)
+def _driver(pooled: PoolProxiedConnection) -> psycopg.Connection[Any]:
+    return cast("psycopg.Connection[Any]", pooled.driver_connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from enum import StrEnum, auto
 
 import psycopg
@@ -11,7 +13,15 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random, 
 
 from poolsql.errors import DatabaseError, DatabaseUnavailableError, PoolsqlError
 
+log = logging.getLogger(__name__)
+
 CONTENTION_TRIES = 20
+"""How often work is tried that somebody else's work hinders, as long as there is patience."""
+LEAST_CONTENTION_TRIES = 3
+"""How often even without patience: most deadlocks are over at the second try."""
+
+_SILENCE = 1.0
+"""Seconds for which trying again is nobody's business."""
 
 
 class Failure(StrEnum):
@@ -23,6 +33,8 @@ class Failure(StrEnum):
     """The connection or the server went away; a new connection may work."""
     REFUSED = auto()
     """The server is there and will not let us in: wrong password, role or database."""
+    BUSY = auto()
+    """This process already uses all the connections that it may have, and none came back in time."""
     OTHER = auto()
     """Our own mistake or the data's; trying again changes nothing."""
 
@@ -32,6 +44,12 @@ _CONTENTION = {"40001", "40P01", "55P03"}
 _CONNECTION_CODES = {"25006"}
 _CONNECTION_CLASSES = ("08", "57P", "53")
 _REFUSED_CLASSES = ("28", "3D")
+# libpq tells why a connection was not made in words only. Whatever is not listed here may pass by itself.
+_REFUSED_WORDS = re.compile(
+    r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|not permitted to log in"
+    r"|permission denied|unrecognized configuration parameter|invalid value for parameter|invalid \w+ value"
+    r"|not support SSL|certificate"
+)
 
 
 def driver_error(error: BaseException) -> psycopg.Error | None:
@@ -44,7 +62,7 @@ def driver_error(error: BaseException) -> psycopg.Error | None:
 def classify(error: BaseException) -> Failure:
     """Say what kind of failure an exception is."""
     if isinstance(error, PoolTimeoutError):
-        return Failure.CONTENTION
+        return Failure.BUSY
     cause = driver_error(error)
     if cause is None:
         return Failure.OTHER
@@ -61,67 +79,97 @@ def _by_state(state: str) -> Failure:
 
 
 def _by_text(cause: psycopg.Error) -> Failure:
-    # No SQLSTATE: the connection failed, before or after it was made. libpq tells of a refused password without
-    # one, so its text is all there is.
+    # No SQLSTATE: the connection failed, before or after it was made.
     if not isinstance(cause, psycopg.OperationalError):
         return Failure.OTHER
-    return Failure.REFUSED if _refused_by_text(str(cause)) else Failure.CONNECTION
+    # Of several addresses each has a line; only when none of them may come back is trying again pointless.
+    attempts = _attempts(str(cause))
+    return Failure.REFUSED if attempts and all(map(_REFUSED_WORDS.search, attempts)) else Failure.CONNECTION
 
 
-def _refused_by_text(message: str) -> bool:
-    # Every address that was tried has a line; only when none of them may come back is trying again pointless.
-    lines = [line for line in message.splitlines() if "FATAL:" in line or "failed:" in line]
-    pointless = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry")
-    return bool(lines) and all(any(words in line for words in pointless) for line in lines)
+def _attempts(message: str) -> list[str]:
+    lines = message.strip().splitlines()
+    return [line for line in lines if line.startswith("- host:")] or lines[:1]
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what happened, without what the error that it becomes says anyway."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return re.sub(r"^connection (failed|is bad): |^.* failed: FATAL: +", "", lines[0])
 
 
 def translate(error: BaseException, address: str) -> PoolsqlError:
     """Turn a database failure into an error of ours that names the database and the remedy."""
-    cause = driver_error(error)
-    first_line = next(iter(str(cause if cause is not None else error).strip().splitlines()), type(error).__name__)
+    cause = driver_error(error) or error
+    reason = _reason(cause)
     match classify(error):
         case Failure.REFUSED:
             return DatabaseUnavailableError(
-                f"database {address} refused the connection: {first_line}; check user, password and database name"
+                f"database {address} refused the connection: {reason}; check user, password, database name and the "
+                "address's parameters"
             )
         case Failure.CONNECTION:
             return DatabaseUnavailableError(
-                f"database {address} cannot be reached: {first_line}; check the address and that the server runs"
+                f"database {address} cannot be reached: {reason}; check the address and that the server runs"
             )
         case Failure.CONTENTION:
-            return DatabaseError(f"database {address} is too busy: {first_line}; try again later")
+            return DatabaseError(f"database {address} is too busy: {reason}; try again later")
+        case Failure.BUSY:
+            return DatabaseError(
+                f"database {address}: this process waits in vain for one of its own connections ({reason}); use it "
+                "from fewer threads"
+            )
+        case Failure.OTHER if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            return DatabaseError(f"database {address}: {reason}; let the tables' owner run: poolsql db grant ROLE")
         case Failure.OTHER:
-            return DatabaseError(f"database {address}: {first_line}")
+            return DatabaseError(f"database {address}: {reason}")
 
 
-def retrying(*, patience: float) -> Retrying:
+def retrying(address: str, *, patience: float) -> Retrying:
     """Tries for one piece of work that may be repeated: contention fast, lost connections with a growing pause.
 
     The work has to be safe to repeat after a commit whose answer was lost: guarded by a token or a request id.
 
     Args:
-        patience: Seconds after which a lost connection is given up; contention is given up after
-            `CONTENTION_TRIES` tries.
+        address: Of the database, for the log.
+        patience: Seconds after which it is given up. Contention is also given up after `CONTENTION_TRIES`, but
+            tried `LEAST_CONTENTION_TRIES` times in any case.
     """
     fast = wait_random(0.005, 0.05)
     slow = wait_random_exponential(multiplier=0.1, max=2.0)
 
     def pause(state: RetryCallState) -> float:
-        return slow(state) if _kind(state) is Failure.CONNECTION else fast(state)
+        return slow(state) if classify(_error(state)) is Failure.CONNECTION else fast(state)
 
     def give_up(state: RetryCallState) -> bool:
-        if _kind(state) is Failure.CONNECTION:
-            return (state.seconds_since_start or 0.0) >= patience
-        return state.attempt_number >= CONTENTION_TRIES
+        late = (state.seconds_since_start or 0.0) >= patience
+        if classify(_error(state)) is Failure.CONNECTION:
+            return late
+        tries = state.attempt_number
+        return tries >= CONTENTION_TRIES or (late and tries >= LEAST_CONTENTION_TRIES)
+
+    told = False
+
+    def tell(state: RetryCallState) -> None:
+        nonlocal told
+        if told or (state.seconds_since_start or 0.0) < _SILENCE:
+            return
+        told = True
+        reason = _reason(driver_error(_error(state)) or _error(state))
+        log.warning("database %s: %s; trying again for up to %g s", address, reason, patience)
 
     return Retrying(
         retry=retry_if_exception(lambda error: classify(error) in {Failure.CONTENTION, Failure.CONNECTION}),
         wait=pause,
         stop=give_up,
+        before_sleep=tell,
         reraise=True,
     )
 
 
-def _kind(state: RetryCallState) -> Failure:
+def _error(state: RetryCallState) -> BaseException:
     error = state.outcome.exception() if state.outcome is not None else None
-    return classify(error) if error is not None else Failure.OTHER
+    assert error is not None, "only failures are tried again"  # noqa: S101 - tenacity's own promise
+    return error

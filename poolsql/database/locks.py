@@ -1,18 +1,27 @@
 """Advisory locks: mutexes between processes, never the truth about a lease (I8).
 
-Only the ``pg_try_*`` forms are used: "could not lock" means that somebody else does the work, so skip it.
+Only the ``pg_try_*`` forms are used: "could not lock" means that somebody else does the work, so skip it or wait, but
+never go on without.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
 
+from poolsql.clocks import elapsed_clock
 from poolsql.errors import DatabaseError
 
 LOCK_CLASS = 0x504F4F4C
 """First key of all our locks ("POOL"), so that they meet nobody else's in the same database."""
+
+LOOK_EVERY = 0.2
+"""Seconds between two tries to get a lock. A blocking wait would hold a snapshot, which a migration may wait for."""
 
 
 class Lock(IntEnum):
@@ -37,6 +46,38 @@ def unlock_session(connection: Connection, lock: Lock) -> None:
             f"the advisory lock {lock.name} was not held by its connection; "
             "is a connection pooler in between? Set POOLSQL_DIRECT_DATABASE_URL"
         )
+
+
+@contextmanager
+def session_lock(connection: Connection, lock: Lock, *, patience: float) -> Iterator[None]:
+    """Run a block under a lock of this connection, which the block uses itself: it lives and dies with the work.
+
+    Raises:
+        DatabaseError: Somebody else held the lock for `patience` seconds, or the connection turned out to have lost it.
+    """
+    give_up_at = elapsed_clock() + patience
+    while not try_session_lock(connection, lock):
+        if elapsed_clock() >= give_up_at:
+            raise DatabaseError(
+                f"another process has been holding the lock {lock.name} for over {patience:g} s; "
+                "wait for it or end it, then try again"
+            )
+        time.sleep(LOOK_EVERY)
+    try:
+        yield
+    except BaseException as error:
+        if not _gave_back(connection, lock):
+            connection.invalidate(error)  # the lock ends with its connection
+        raise
+    unlock_session(connection, lock)
+
+
+def _gave_back(connection: Connection, lock: Lock) -> bool:
+    try:
+        unlock_session(connection, lock)
+    except (SQLAlchemyError, DatabaseError):
+        return False
+    return True
 
 
 def _keys(lock: Lock) -> dict[str, int]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command, context
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
 
-from poolsql.database.engine import Database
-from poolsql.database.locks import Lock, try_session_lock, unlock_session
+from poolsql.database.engine import Database, transaction_on
+from poolsql.database.locks import Lock, session_lock
 from poolsql.database.opening import open_database
 from poolsql.database.tables import SCHEMA, metadata, schema_information
-from poolsql.errors import BadInputError, DatabaseError, SchemaMismatchError
+from poolsql.errors import PoolsqlError, SchemaMismatchError
 from poolsql.settings import load_settings
 
 UPGRADE_PATIENCE = 120.0
@@ -48,29 +50,23 @@ def current_revision(connection: Connection) -> str | None:
 def upgrade(database: Database) -> tuple[str | None, str]:
     """Bring the tables to this code's revision, one process at a time; returns the revision before and after.
 
+    All migrations run in one transaction: one that fails or is interrupted leaves the tables as they were.
+
+    Args:
+        database: Opened with `open_database(…, direct=True)`: the lock belongs to one connection to the server.
+
     Raises:
         DatabaseError: Another upgrade did not end in `UPGRADE_PATIENCE` seconds, or the upgrade failed.
-        SchemaMismatchError: The tables are newer than this code.
+        SchemaMismatchError: The tables are newer than this code can work with.
     """
     head = head_revision()
-    with database.connect() as connection:
-        deadline = time.monotonic() + UPGRADE_PATIENCE
-        while not try_session_lock(connection, Lock.UPGRADE):
-            if time.monotonic() > deadline:
-                raise DatabaseError(
-                    f"database {database.address}: another upgrade has been running for {UPGRADE_PATIENCE:.0f} s; "
-                    "wait for it or end it, then try again"
-                )
-            time.sleep(0.2)
-        try:
-            before = current_revision(connection)
-            if before is not None and before > head:
-                raise SchemaMismatchError(_newer(database, before, head))
-            if before != head:
-                command.upgrade(alembic_config(database), "head")
-            return before, head
-        finally:
-            unlock_session(connection, Lock.UPGRADE)
+    with one_at_a_time(database) as connection:
+        before = current_revision(connection)
+        if before is not None and before >= head:
+            _refuse_too_new(database, connection, before, head)
+            return before, before
+        command.upgrade(_config(connection), "head")
+        return before, head
 
 
 def check_schema(database: Database) -> None:
@@ -91,47 +87,75 @@ def check_schema(database: Database) -> None:
                 f"database {database.address} has poolsql tables of revision {current}, this code needs {head}; "
                 "run: poolsql db upgrade"
             )
-        if current > head:
-            compatible_from = connection.execute(select(schema_information.c.compatible_from)).scalar_one()
-            if compatible_from > head:
-                raise SchemaMismatchError(_newer(database, current, head))
+        _refuse_too_new(database, connection, current, head)
 
 
-def _newer(database: Database, current: str, head: str) -> str:
-    return (
-        f"database {database.address} has poolsql tables of revision {current}, this code knows only {head}; "
-        "install a newer poolsql"
-    )
+@contextmanager
+def one_at_a_time(database: Database) -> Iterator[Connection]:
+    """A connection on which one process at a time changes the schema or the rights to it.
 
-
-def alembic_config(database: Database) -> Config:
-    """Alembic's configuration for one open database, without a file."""
-    config = Config()
-    config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
-    config.attributes["database"] = database
-    return config
+    Raises:
+        DatabaseError: Another process has been doing so for `UPGRADE_PATIENCE` seconds.
+    """
+    with database.connect() as connection, session_lock(connection, Lock.UPGRADE, patience=UPGRADE_PATIENCE):
+        yield connection
 
 
 def run_environment() -> None:
-    """What ``migrations/env.py`` does: run the migrations on the given database, or on the process's own."""
-    given: Database | None = context.config.attributes.get("database")
-    with nullcontext(given) if given is not None else open_database(load_settings(), direct=True) as database:
-        if context.is_offline_mode():
-            raise BadInputError("offline mode is not supported; give alembic a database to work on")
-        with database.transaction() as connection:
-            # A migration may take longer than any statement of the program should.
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
-            context.configure(
-                connection=connection,
-                target_metadata=metadata,
-                version_table_schema=SCHEMA,
-                include_schemas=True,
-                include_name=_ours,
-                compare_server_default=True,
-            )
-            with context.begin_transaction():
-                context.run_migrations()
+    """What ``migrations/env.py`` does: run the migrations on the given connection, or on the process's own database.
+
+    Raises:
+        SystemExit: Called by the ``alembic`` command, and the database cannot be used; says why on standard error.
+    """
+    given: Connection | None = context.config.attributes.get("connection")
+    if given is not None:
+        _run_migrations(given)
+        return
+    if context.is_offline_mode():
+        raise CommandError("SQL without a database is not supported; leave --sql out")
+    try:
+        with open_database(load_settings(), direct=True) as database, one_at_a_time(database) as connection:
+            _run_migrations(connection)
+    except PoolsqlError as error:
+        sys.stderr.write(f"alembic: {error}\n")
+        raise SystemExit(error.exit_code) from error
+
+
+def _run_migrations(connection: Connection) -> None:
+    with transaction_on(connection):
+        # A migration may take longer than any statement of the program should.
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        # Not IF NOT EXISTS: that wants the right to create schemas even where somebody made this one for us.
+        if not inspect(connection).has_schema(SCHEMA):
+            connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
+        context.configure(
+            connection=connection,
+            target_metadata=metadata,
+            version_table_schema=SCHEMA,
+            include_schemas=True,
+            include_name=_ours,
+            compare_server_default=True,
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+
+
+def _refuse_too_new(database: Database, connection: Connection, current: str, head: str) -> None:
+    if current <= head:
+        return
+    compatible_from = connection.execute(select(schema_information.c.compatible_from)).scalar()
+    if compatible_from is None or compatible_from > head:
+        raise SchemaMismatchError(
+            f"database {database.address} has poolsql tables of revision {current}, this code knows only {head}; "
+            "install a newer poolsql"
+        )
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
 
 
 def _ours(name: str | None, kind: str, _: object) -> bool:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from poolsql.database.addresses import database_address
 from poolsql.database.embedded import default_directory, open_embedded_server
 from poolsql.database.engine import Database
+from poolsql.errors import BadInputError
 from poolsql.settings import Settings
 
 
@@ -25,8 +26,11 @@ def open_database(settings: Settings, *, direct: bool = False) -> Iterator[Datab
             the first statement.
     """
     address, name = settings.database_url, "POOLSQL_DATABASE_URL"
-    if direct and settings.direct_database_url is not None:
-        address, name = settings.direct_database_url, "POOLSQL_DIRECT_DATABASE_URL"
+    if settings.direct_database_url is not None:
+        if address is None:
+            raise BadInputError("POOLSQL_DIRECT_DATABASE_URL is set without POOLSQL_DATABASE_URL; set both, or neither")
+        if direct:
+            address, name = settings.direct_database_url, "POOLSQL_DIRECT_DATABASE_URL"
     with ExitStack() as resources:
         if address is not None:
             url = database_address(address.get_secret_value(), name=name)
