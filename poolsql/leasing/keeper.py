@@ -96,6 +96,8 @@ class Keeper:
         with self._renewing:
             with self._changed:
                 leases = list(self._leases.values())
+            if not leases:
+                return
             asked_at = elapsed_clock()
             rows = renew(self._database, self._worker, [lease.name for lease in leases], patience=patience)
         refused = []
@@ -120,7 +122,11 @@ class Keeper:
 
     def _run(self) -> None:
         while self._wait_until_due():
-            self._renew_or_give_up()
+            try:
+                self._renew_or_give_up()
+            except Exception:
+                # One lease that surprises must not keep all others from being renewed (I10).
+                log.exception("keeping leases failed unexpectedly, going on")
 
     def _wait_until_due(self) -> bool:
         with self._changed:

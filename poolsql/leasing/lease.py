@@ -44,6 +44,7 @@ class Lease:
         self._expires_at = grant.expires_at
         self._lost: str | None = None
         self._attempt: Attempt | None = None
+        self._given_up = False
         self._visits = 0
         self._browser: Mapping[str, Any] | None = None
         self._reporting = threading.RLock()
@@ -98,8 +99,8 @@ class Lease:
 
     @property
     def released(self) -> bool:
-        """Whether the holder has ended the lease."""
-        return self._attempt is not None
+        """Whether the holder has ended the lease; its profile is back once `attempt` says so."""
+        return self._attempt is not None or self._given_up
 
     @property
     def browser(self) -> Mapping[str, Any] | None:
@@ -119,6 +120,9 @@ class Lease:
         """
         if self._lost is None and not self.released and elapsed_clock() >= self.trusted_until:
             self.renew()
+        self._refuse_unless_held()
+
+    def _refuse_unless_held(self) -> None:
         if self._lost is not None:
             raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} is lost: {self._lost}")
         if self.released:
@@ -136,8 +140,7 @@ class Lease:
             if elapsed_clock() >= self.trusted_until:
                 raise LeaseLostError(f"lease {self.id} could not be renewed in time: {error}") from error
             log.warning("lease %d: renewal failed, the lease is trusted a little longer: %s", self.id, error)
-        if self._lost is not None:
-            raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} is lost: {self._lost}")
+        self._refuse_unless_held()
 
     def record(
         self, visit: Visit, *, statement: Statement = reports.RECORD_VISIT, more: Mapping[str, Any] | None = None
@@ -198,13 +201,13 @@ class Lease:
         said = checked_outcome(outcome)
         seconds = None if retry_after is None else parse_duration(retry_after, name="retry_after").total_seconds()
         with self._reporting:
-            if self._attempt is not None:
+            if self.released:
                 return self._attempt
-            if self._browser is not None and stop_rung is None:
-                self._leave_to_reaper(said, detail=detail, host=host, retry_after=seconds)
-                return None
-            self._keeper.forget(self)
             try:
+                if self._browser is not None and stop_rung is None:
+                    self._leave_to_reaper(said, detail=detail, host=host, retry_after=seconds)
+                    return None
+                self._keeper.forget(self)
                 self._attempt = reports.release(
                     self._database,
                     self._worker,
@@ -219,6 +222,7 @@ class Lease:
                     patience=self._patience(),
                 )
             except LeaseLostError as error:
+                self._keeper.forget(self)
                 self.lose(str(error))
                 raise
             return self._attempt
@@ -232,7 +236,7 @@ class Lease:
         self._keeper.forget(self)
         given_up = detail or "released before its browser was proven stopped"
         reports.begin_reclaim(self._database, self.name, detail=given_up, patience=self._patience())
-        self._lost = given_up
+        self._given_up = True
 
     def browser_starting(self, browser: Mapping[str, Any], *, machine: str | None, directory: str | None) -> None:
         """Write down how to stop a browser that is about to be started.

@@ -15,7 +15,7 @@ from uuid import UUID
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import PoolsqlError
-from poolsql.leasing.reports import Attempt, attempt_from
+from poolsql.leasing.reports import Attempt, attempt_from, cleaned
 
 log = logging.getLogger(__name__)
 
@@ -110,13 +110,14 @@ class Reaper:
             except PoolsqlError as error:
                 reaped.stuck += 1
                 log.warning("lease %d: its browser is not proven stopped: %s", row.lease_id, error)
-                self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": str(error)})
+                self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": cleaned(str(error))})
                 continue
             except Exception as error:
                 # One lease that surprises must not keep all others from being reaped.
                 reaped.stuck += 1
                 log.exception("lease %d: stopping its browser failed unexpectedly", row.lease_id)
-                self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": f"{type(error).__name__}: {error}"})
+                note = cleaned(f"{type(error).__name__}: {error}")
+                self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": note})
                 continue
             finish = {"lease_id": row.lease_id, "token": row.token, "stop_rung": rung, "ended_by": "reaper"}
             ended = self._database.run(FINISH_RECLAIM, finish)

@@ -15,6 +15,7 @@ from poolsql.database.statements import Statement
 from poolsql.errors import LaunchFault, LeaseLostError, UnknownLeaseError
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.worker import Worker
+from poolsql.text import clean_json, clean_text
 
 RENEW = Statement.load("poolsql.leasing", "renew")
 RECORD_VISIT = Statement.load("poolsql.leasing", "record_visit", "visit_effects", "recorded")
@@ -54,19 +55,19 @@ class Visit:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
-        """As the statements want it."""
+        """As the statements want it; what a page said is made storable."""
         return {
             "outcome": self.outcome.value,
             "seconds": self.seconds,
-            "host": self.host,
-            "task": self.task,
+            "host": cleaned(self.host),
+            "task": cleaned(self.task),
             "task_id": self.task_id,
-            "url": self.url,
+            "url": cleaned(self.url),
             "status": self.status,
-            "detail": self.detail,
+            "detail": cleaned(self.detail),
             "bytes": self.bytes,
             "retry_after": self.retry_after,
-            "evidence": Jsonb(self.evidence) if self.evidence else None,
+            "evidence": Jsonb(clean_json(self.evidence)) if self.evidence else None,
         }
 
 
@@ -125,7 +126,7 @@ def record_visit(
     if database.run(statement, parameters, patience=patience):
         return
     seen = look(database, name)
-    if seen is not None and seen.state != "foreign" and seen.visits == number + 1:
+    if seen is not None and _visits_of_holder(seen) == number + 1:
         return  # the first answer was lost, the visit was not
     refuse(database, worker, name, seen, kind="visit", outcome=visit.outcome, detail=visit.detail)
 
@@ -164,12 +165,12 @@ def release(
         "lease_id": name.lease_id,
         "token": name.token,
         "outcome": outcome.value if outcome is not None else None,
-        "detail": detail,
-        "host": host,
+        "detail": cleaned(detail),
+        "host": cleaned(host),
         "retry_after": retry_after,
         "stop_rung": stop_rung,
         "hold": hold,
-        "pause_because": pause_because,
+        "pause_because": cleaned(pause_because),
     }
     tries = 0
 
@@ -189,7 +190,7 @@ def release(
 
 def begin_reclaim(database: Database, name: LeaseName, *, detail: str, patience: float) -> None:
     """Leave the lease to the reaper, which ends it when its browser is proven stopped."""
-    parameters = {"lease_id": name.lease_id, "token": name.token, "detail": detail}
+    parameters = {"lease_id": name.lease_id, "token": name.token, "detail": cleaned(detail)}
     database.run(BEGIN_RECLAIM, parameters, patience=patience)
 
 
@@ -236,7 +237,7 @@ def browser_started(database: Database, worker: Worker, name: LeaseName, *, brow
 
 def start_failed(database: Database, name: LeaseName, *, fault: LaunchFault, reason: str) -> str:
     """Judge a failed start: ``hold``, ``pause`` (the profile's own fault) or ``breaker`` (the launcher's)."""
-    parameters = {"lease_id": name.lease_id, "token": name.token, "fault": fault.value, "reason": reason}
+    parameters = {"lease_id": name.lease_id, "token": name.token, "fault": fault.value, "reason": cleaned(reason)}
     rows = database.run(START_FAILED, parameters)
     return rows[0].verdict if rows else "hold"
 
@@ -270,7 +271,7 @@ def refuse(
         "kind": kind,
         "worker_id": worker.id,
         "outcome": outcome.value if outcome is not None else None,
-        "detail": detail,
+        "detail": cleaned(detail),
     }
     database.run(REFUSE, parameters)
     if seen.state == "ended":
@@ -282,6 +283,18 @@ def refuse(
     else:
         fate = "its longest time is over"
     raise LeaseLostError(f"{kind} of lease {name.lease_id} was refused: {fate}; the report was kept as refused")
+
+
+def cleaned(text: str | None) -> str | None:
+    """Text as Postgres can keep it: a page may say anything, and none of it may keep a report out."""
+    return clean_text(text) if text is not None else None
+
+
+def _visits_of_holder(seen: Row) -> int | None:
+    """How many visits the holder has written, as far as `look` tells; the end of a lease writes one more."""
+    if seen.state in {"held", "reclaiming"}:
+        return int(seen.visits)
+    return int(seen.visits) - 1 if seen.state == "ended" and seen.ended_by == "reaper" else None
 
 
 def attempt_from(row: Row) -> Attempt:

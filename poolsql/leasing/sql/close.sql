@@ -38,16 +38,24 @@ timed AS MATERIALIZED (
                 pools.failure_cooldown * power(2, least(30, greatest(0, score.failures - 1))) * (1 + 0.25 * random()),
                 pools.failure_cooldown_cap
             )
-            WHEN 'pause_of_host' THEN coalesce(make_interval(secs => counted.retry_after), pools.rate_pause)
+            WHEN 'pause_of_host' THEN coalesce(
+                make_interval(secs => counted.retry_after),
+                -- No host is known that could have been paused when the visit told the time.
+                (SELECT max(visits.ended_at + make_interval(secs => visits.retry_after)) - clock_timestamp()
+                 FROM poolsql.visits WHERE visits.lease_id = counted.lease_id AND counted.host IS NULL),
+                pools.rate_pause
+            )
             WHEN 'lost' THEN pools.lost_cooldown
             WHEN 'hold' THEN least(pools.hold * power(2, least(30, greatest(0, counted.holds - 1))), pools.hold_cap)
         END AS wait,
         CASE
             WHEN counted.state = 'retired' THEN NULL
             WHEN score.failures >= pools.retire_after THEN score.failures || ' blamed attempts in a row'
-            WHEN counted.counted AND (
+            -- The share can only have grown with a blamed attempt, or with the one that completes the first window.
+            WHEN (counted.counted OR counted.uses = pools.retire_window) AND (
                 SELECT count(*) = pools.retire_window - 1
-                    AND 1 + count(*) FILTER (WHERE recent.counted) >= pools.retire_rate * pools.retire_window
+                    AND count(*) FILTER (WHERE recent.counted) + counted.counted::int
+                        >= pools.retire_rate * pools.retire_window - 0.000001
                 FROM (
                     SELECT attempts.counted
                     FROM poolsql.attempts
@@ -66,11 +74,20 @@ timed AS MATERIALIZED (
                     ELSE counted.consecutive_failures + counted.counted::int END AS failures
     ) AS score
 ),
+-- A fault of the proxy holds all profiles behind it, those that come back in this very statement too.
+failed_proxies AS MATERIALIZED (
+    SELECT timed.proxy_id, max(timed.now + timed.wait) AS hold_until
+    FROM timed
+    WHERE timed.outcome = 'proxy_failed' AND timed.proxy_id IS NOT NULL
+    GROUP BY timed.proxy_id
+),
 final AS MATERIALIZED (
-    SELECT timed.*, greatest(
-        timed.now, timed.hold_until, CASE WHEN timed.waits_for IS NOT NULL THEN timed.now + timed.wait END
+    SELECT timed.*, holds.until AS held_until, greatest(
+        timed.now, holds.until, CASE WHEN timed.waits_for IS NOT NULL THEN timed.now + timed.wait END
     ) AS available_at
     FROM timed
+    LEFT JOIN failed_proxies ON failed_proxies.proxy_id = timed.proxy_id AND timed.outcome <> 'proxy_failed'
+    CROSS JOIN LATERAL (SELECT greatest(timed.hold_until, failed_proxies.hold_until) AS until) AS holds
 ),
 deleted AS (
     DELETE FROM poolsql.leases USING final WHERE leases.id = final.lease_id
@@ -86,13 +103,14 @@ attempted AS (
         retired_because
     FROM final
 ),
--- A fault of the proxy holds all profiles behind it. A leased one only learns of it (available_at stays NULL) and is
--- held when it comes back. Rows that somebody else is changing are skipped: waiting for them could deadlock.
+-- A leased one only learns of its proxy's fault (available_at stays NULL) and is held when it comes back. Rows that
+-- somebody else is changing are skipped: waiting for them could deadlock.
 behind_proxy AS MATERIALIZED (
-    SELECT sibling.id, final.now + final.wait AS hold_until
-    FROM final
-    JOIN poolsql.profiles AS sibling ON sibling.proxy_id = final.proxy_id AND sibling.id <> final.profile_id
-    WHERE final.outcome = 'proxy_failed'
+    SELECT sibling.id, greatest(sibling.hold_until, failed_proxies.hold_until) AS hold_until
+    FROM failed_proxies
+    JOIN poolsql.profiles AS sibling ON sibling.proxy_id = failed_proxies.proxy_id
+    -- No row is changed twice by one statement.
+    WHERE sibling.id NOT IN (SELECT final.profile_id FROM final)
     ORDER BY sibling.id
     FOR UPDATE OF sibling SKIP LOCKED
 ),
@@ -110,10 +128,10 @@ freed AS (
     SET available_at = final.available_at,
         waits_for = CASE
             WHEN final.available_at <= final.now THEN NULL
-            WHEN final.hold_until >= final.available_at THEN 'hold'
+            WHEN final.held_until >= final.available_at THEN 'hold'
             ELSE final.waits_for
         END,
-        hold_until = CASE WHEN final.hold_until > final.now THEN final.hold_until END,
+        hold_until = CASE WHEN final.held_until > final.now THEN final.held_until END,
         consecutive_failures = final.failures,
         consecutive_crashes = final.crashes,
         consecutive_losses = final.losses,

@@ -3,7 +3,8 @@
 -- so its breaker opens and the holds that its failures had set are lifted: no profile is touched. Else 'hold'.
 WITH failed AS MATERIALIZED (
     SELECT launchers.id AS launcher_id, profiles.id AS profile_id, launchers.start_failures + 1 AS failures,
-        launchers.breaker_openings, profiles.consecutive_holds AS holds,
+        launchers.breaker_openings, coalesce(launchers.breaker_open_until > clock_timestamp(), false) AS open,
+        profiles.consecutive_holds AS holds,
         CASE WHEN profiles.id = ANY (launchers.failed_profiles) THEN launchers.failed_profiles
              ELSE launchers.failed_profiles || profiles.id END AS failed_profiles,
         launchers.last_started_at > profiles.last_released_at AS sibling_started_since,
@@ -33,10 +34,11 @@ noted AS (
     UPDATE poolsql.launchers
     SET start_failures = verdict.failures,
         failed_profiles = verdict.failed_profiles,
-        breaker_openings = verdict.breaker_openings + (verdict.verdict = 'breaker')::int,
+        breaker_openings = verdict.breaker_openings + (verdict.verdict = 'breaker' AND NOT verdict.open)::int,
         breaker_reason = CASE WHEN verdict.verdict = 'breaker' THEN %(reason)s ELSE launchers.breaker_reason END,
+        -- Starts that were under way when it opened tell the same news again: it grows only once it has ended.
         breaker_open_until = CASE
-            WHEN verdict.verdict = 'breaker' THEN clock_timestamp() + least(
+            WHEN verdict.verdict = 'breaker' AND NOT verdict.open THEN clock_timestamp() + least(
                 interval '30 seconds' * power(2, least(30, verdict.breaker_openings)), interval '10 minutes'
             )
             ELSE launchers.breaker_open_until
@@ -46,8 +48,10 @@ noted AS (
 ),
 lifted AS (
     UPDATE poolsql.profiles
-    SET available_at = CASE WHEN profiles.available_at IS NOT NULL THEN clock_timestamp() END,
-        waits_for = NULL, consecutive_holds = 0
+    SET available_at = CASE WHEN profiles.available_at IS NOT NULL
+                            THEN greatest(clock_timestamp(), profiles.hold_until) END,
+        waits_for = CASE WHEN profiles.hold_until > clock_timestamp() THEN 'hold' END,
+        consecutive_holds = 0
     FROM verdict
     WHERE verdict.verdict = 'breaker'
       AND profiles.launcher_id = verdict.launcher_id

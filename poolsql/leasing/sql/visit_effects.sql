@@ -49,17 +49,19 @@ paused AS (
         FROM (
             SELECT step.by, clock_timestamp() + coalesce(
                 news.told,
-                least(
-                    news.first_pause * power(2, least(30, greatest(0, step.by - 1 + CASE news.host_effect
-                        WHEN 'block_pause' THEN host.blocks_in_a_row
-                        WHEN 'rate_pause' THEN host.limits_in_a_row
-                        ELSE host.errors_in_a_row
-                    END))),
-                    news.cap
-                )
+                least(news.first_pause * power(2, least(30, greatest(0, past.in_a_row + step.by - 1))), news.cap)
             ) AS until
-            FROM host_news AS news,
-                (SELECT CASE WHEN host.paused_until > clock_timestamp() THEN 0 ELSE 1 END AS by) AS step
+            FROM host_news AS news
+            CROSS JOIN LATERAL (
+                SELECT CASE news.host_effect
+                    WHEN 'block_pause' THEN host.blocks_in_a_row
+                    WHEN 'rate_pause' THEN host.limits_in_a_row
+                    ELSE host.errors_in_a_row
+                END AS in_a_row
+            ) AS past
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN host.paused_until > clock_timestamp() AND past.in_a_row > 0 THEN 0 ELSE 1 END AS by
+            ) AS step
             WHERE news.host = excluded.name
         ) AS grown
     )
@@ -81,14 +83,20 @@ cooled AS (
     LEFT JOIN paused ON paused.name = visit.host
     WHERE visit.host IS NOT NULL AND outcomes.profile_effect IN ('cooldown', 'pause_of_host')
     ON CONFLICT (profile_id, host) DO UPDATE
-    SET in_a_row = cooldown.in_a_row + excluded.in_a_row,
+    -- Here too, pages that were in flight when it began don't make it grow.
+    SET in_a_row = cooldown.in_a_row + CASE
+            WHEN cooldown.until > clock_timestamp() AND cooldown.in_a_row > 0 THEN 0 ELSE excluded.in_a_row
+        END,
         outcome = excluded.outcome,
         set_at = excluded.set_at,
         until = greatest(cooldown.until, CASE
             WHEN excluded.in_a_row = 0 THEN excluded.until
             ELSE clock_timestamp() + (
                 SELECT least(
-                    pools.failure_cooldown * power(2, least(30, cooldown.in_a_row)) * (1 + 0.25 * random()),
+                    pools.failure_cooldown * power(2, least(30, CASE
+                        WHEN cooldown.until > clock_timestamp() THEN greatest(0, cooldown.in_a_row - 1)
+                        ELSE cooldown.in_a_row
+                    END)) * (1 + 0.25 * random()),
                     pools.failure_cooldown_cap
                 )
                 FROM visit_now AS visit
