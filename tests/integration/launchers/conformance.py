@@ -156,7 +156,7 @@ class LauncherConformance:
     def test_a_time_without_an_end_is_refused(self, bench: Bench, timeout: float) -> None:
         request = bench.request("shop")
         prepared = bench.launcher.prepare(request)
-        with pytest.raises(BadInputError, match="timeout"):
+        with pytest.raises(BadInputError, match="time-out"):
             bench.launcher.start(request, prepared, timeout=timeout)
-        with pytest.raises(BadInputError, match="timeout"):
+        with pytest.raises(BadInputError, match="time-out"):
             bench.launcher.stop(prepared, timeout=timeout)
