@@ -10,6 +10,8 @@ from typing import assert_never
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
 
+_LONGEST_DELAY = 365 * 24 * 3600
+
 
 class TaskState(StrEnum):
     """State of a task."""
@@ -35,7 +37,8 @@ class RetryPolicy:
     """How often a task is tried again, and how soon.
 
     Raises:
-        BadInputError: A number is negative, or an outcome is named that is never retried (I12).
+        BadInputError: A number is negative, a delay is no number of seconds up to a year, or an outcome is named that
+            is unknown or never retried (I12).
     """
 
     retries: int = 2
@@ -47,8 +50,13 @@ class RetryPolicy:
     """Further tries for certain outcomes."""
 
     def __post_init__(self) -> None:
-        if self.retries < 0 or self.delay < 0 or any(number < 0 for number in self.per_outcome.values()):
-            raise BadInputError("retries: numbers and delays must be from 0")
+        if any(number < 0 for number in (self.retries, *self.per_outcome.values())):
+            raise BadInputError("retries: numbers must be from 0")
+        if not all(0 <= delay <= _LONGEST_DELAY for delay in (self.delay, self.longest_delay)):
+            raise BadInputError(f"retries: delays must be from 0 to {_LONGEST_DELAY} seconds")
+        unknown = sorted(outcome for outcome in self.per_outcome if outcome not in RULES)
+        if unknown:
+            raise BadInputError(f"retries: there is no outcome {', '.join(unknown)}; known are {', '.join(Outcome)}")
         never = sorted(outcome for outcome in self.per_outcome if RULES[outcome].retry is Retry.NO)
         if never:
             raise BadInputError(f"retries: {', '.join(never)} is never retried")
@@ -63,7 +71,8 @@ class RetryPolicy:
             case Retry.NO:
                 return Next(TaskState.FAILED)
             case Retry.PER_JOB:
-                return Next(TaskState.PENDING, min(self.longest_delay, self.delay * 2 ** (tries - 1)))
+                # 2 to the 60th is beyond any longest delay, and a much higher power is no float.
+                return Next(TaskState.PENDING, min(self.longest_delay, self.delay * 2 ** min(60, tries - 1)))
             case Retry.AFTER_PAUSE | Retry.YES:
                 return Next(TaskState.PENDING)
             case Retry.SAME_PROFILE:

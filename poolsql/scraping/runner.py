@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Playwright, async_playwright
 
 from poolsql.errors import DatabaseError, LaunchFailedError, LeaseLostError, NoProfileAvailableError, PoolsqlError
+from poolsql.fleet.browser_errors import classify_error
 from poolsql.fleet.fleet import Fleet
 from poolsql.fleet.pool import Pool
 from poolsql.fleet.session import AsyncSession
@@ -20,10 +23,10 @@ from poolsql.fleet.threads import Threads
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
-from poolsql.scraping.pacing import claim_slot, default_delay, still_granted
+from poolsql.scraping.pacing import Slot, claim_slot, default_delay, still_granted
 from poolsql.scraping.retries import RetryPolicy, TaskState
-from poolsql.scraping.robots import RobotsAccess
-from poolsql.scraping.robots_cache import ASKED_AGAIN_AFTER, robots_of
+from poolsql.scraping.robots import RobotsAccess, RobotsRules
+from poolsql.scraping.robots_cache import RobotsCache
 from poolsql.scraping.targets import origin
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler, Seen, visit
@@ -34,6 +37,12 @@ Result = TypeVar("Result")
 
 CLAIM_MARGIN = 60.0
 """Seconds beyond the wait for a profile for which a claimed task stays claimed: starting a browser takes a while."""
+
+_DRIVER_HAS_ENDED = "reading from the driver"
+
+
+class DriverLostError(PoolsqlError):
+    """Playwright's driver process has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,8 @@ class RunnerOptions:
     profile_wait: float = 30.0
     """Seconds that a claimed task waits for a profile before others may have it."""
     retries: RetryPolicy = field(default_factory=RetryPolicy)
+    page_rules: Mapping[str, Outcome] = field(default_factory=dict)
+    """Selectors whose visible elements mean an outcome on these sites, such as a login form `session_lost`."""
     upkeep_every: float = 2.0
     """Seconds between two rounds of reaping and of returning tasks of lost workers."""
 
@@ -61,16 +72,25 @@ class Runner:
         self._run_id = run_id
         self._handler = handler
         self._options = options
+        self._robots = RobotsCache(self._database, agent=fleet.settings.agent)
         self._threads = Threads()
 
     async def run(self) -> None:
-        """Work until the run is over. When cancelled, browsers are stopped and leases released first."""
+        """Work until the run is over.
+
+        When cancelled, browsers are stopped, leases released and tasks given back first.
+
+        Raises:
+            DriverLostError: Playwright's driver process has ended; nothing can be done without it.
+        """
         try:
             async with async_playwright() as playwright, asyncio.TaskGroup() as group:
                 upkeep = group.create_task(self._upkeep())
                 hands = [group.create_task(self._work(playwright)) for _ in range(self._options.concurrency)]
                 await asyncio.wait(hands)
                 upkeep.cancel()
+        except* DriverLostError as lost:
+            raise DriverLostError(str(lost.exceptions[0])) from None
         finally:
             self._threads.close()
 
@@ -78,10 +98,15 @@ class Runner:
         while True:
             try:
                 await self._call(self._fleet.reap)
-                await self._call(lambda: tasks.return_orphans(self._database, self._run_id))
+                await self._call(self._return_orphans)
             except PoolsqlError as error:
                 log.warning("upkeep failed, trying again: %s", error)
+            except Exception:
+                log.exception("upkeep failed unexpectedly, trying again")
             await asyncio.sleep(self._options.upkeep_every)
+
+    def _return_orphans(self) -> int:
+        return tasks.return_orphans(self._database, self._run_id)
 
     async def _work(self, playwright: Playwright) -> None:
         while True:
@@ -96,9 +121,11 @@ class Runner:
                     continue
                 await self._try(task, playwright)
             except DatabaseError as error:
+                if _is_cancelled():
+                    raise asyncio.CancelledError from error
                 # What was under way comes back by its claim or lease.
                 log.warning("the database failed, trying again: %s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - spreads the workers
 
     async def _claim(self) -> Task | None:
         seconds = self._options.profile_wait + CLAIM_MARGIN
@@ -110,7 +137,9 @@ class Runner:
     async def _try(self, task: Task, playwright: Playwright) -> None:
         fields = {"run": self._run_id, "task": task.id}
         try:
-            if not await self._robots_allow(task):
+            known = await self._call(lambda: self._robots.of(origin(task.url)))
+            if not known.rules.allows(task.url):
+                await self._keep_off(task, known.rules, ask_again_in=known.seconds_left)
                 return
             async with self._pool.browser(
                 task=task.url,
@@ -119,52 +148,68 @@ class Runner:
                 wait=self._options.profile_wait,
                 playwright=playwright,
             ) as session:
-                await self._visit_in_slot(task, session)
+                detail = await self._visit_in_slot(task, session, at_least=known.rules.delay)
+            _check_driver(detail)
         except NoProfileAvailableError as error:
             await self._put_back(task, delay=_seconds_until(error.next_free_at))
         except LaunchFailedError as error:
             log.warning("%s: %s", task.url, error, extra=fields)
-            then = self._options.retries.after(Outcome.LAUNCH_FAILED, tries=task.tries + 1)
-            ends_as = Outcome.LAUNCH_FAILED if then.state is TaskState.FAILED else None
-            await self._put_back(task, delay=then.delay, tried=True, ends_as=ends_as, detail=str(error))
+            await self._put_back_tried(task, Outcome.LAUNCH_FAILED, detail=str(error))
         except LeaseLostError as error:
             # Refused results are recorded; the task comes back when the reaper has ended its lease.
             log.warning("%s: %s", task.url, error, extra=fields)
-        except asyncio.CancelledError:
-            await self._put_back(task)
+        except (DatabaseError, DriverLostError):
             raise
+        except asyncio.CancelledError:
+            with contextlib.suppress(PoolsqlError):
+                await self._put_back(task)
+                # A task that was attached to the lease which has just been released is nobody's any more.
+                await self._call(self._return_orphans)
+            raise
+        except Exception as error:
+            # Nothing may end the worker. A visit that had begun is judged by its lease, and this changes nothing then.
+            verdict = classify_error(error)
+            log.warning("%s: %s", task.url, verdict.detail, extra=fields, exc_info=True)
+            # Visits swallow what the driver raises, so this came from connecting to a browser that had started.
+            browser_failed = isinstance(error, PlaywrightError | TimeoutError)
+            outcome = Outcome.BROWSER_CRASHED if browser_failed else verdict.outcome
+            await self._put_back_tried(task, outcome, detail=verdict.detail)
+            _check_driver(verdict.detail)
 
-    async def _robots_allow(self, task: Task) -> bool:
+    async def _keep_off(self, task: Task, rules: RobotsRules, *, ask_again_in: float) -> None:
         agent = self._fleet.settings.agent
-        rules = await self._call(lambda: robots_of(self._database, origin(task.url), agent=agent))
-        if rules.allows(task.url):
-            return True
         if rules.access is RobotsAccess.DISALLOW_ALL:
-            # No answer is no permission, and no verdict on the task either.
-            await self._put_back(task, delay=ASKED_AGAIN_AFTER.total_seconds(), detail="robots.txt cannot be had")
+            # No answer is no permission; the site is in trouble, and the task with it.
+            detail = "robots.txt cannot be had, and without it nothing is loaded"
+            await self._put_back_tried(task, Outcome.SITE_ERROR, detail=detail, delay=ask_again_in)
         else:
             detail = f"robots.txt forbids it to {agent}"
-            await self._put_back(task, ends_as=Outcome.ROBOTS_DISALLOWED, detail=detail)
-        return False
+            await self._put_back(task, outcome=Outcome.ROBOTS_DISALLOWED, ends=True, detail=detail)
 
-    async def _visit_in_slot(self, task: Task, session: AsyncSession) -> None:
+    async def _visit_in_slot(self, task: Task, session: AsyncSession, *, at_least: timedelta | None) -> str:
+        """Visit the task's page in its host's next slot; returns what the visit's verdict says."""
         lease = session.lease
-        if not await self._wait_for_slot(task):
-            session.report(Outcome.CANCELLED, detail="the host was paused before the page was loaded")
-            await self._put_back(task)
-            return
-        if not await self._call(lambda: tasks.attach_lease(self._database, task, lease)):
-            session.report(Outcome.CANCELLED, detail="somebody else has the task by now")
-            return
-        seen = await visit(session, task, self._handler, seconds=self._options.task_timeout)
-        await self._call(lambda: self._finish(task, session, seen))
-
-    async def _wait_for_slot(self, task: Task) -> bool:
-        slot = await self._call(lambda: claim_slot(self._database, task.host, delay=default_delay(task.host)))
+        slot = await self._wait_for_slot(task, at_least=at_least)
         if not slot.granted:
-            return False
+            session.report(Outcome.CANCELLED, detail=f"not loaded: {slot.reason}")
+            await self._put_back(task, delay=slot.wait)
+            return ""
+        if not await self._call(lambda: tasks.attach_lease(self._database, task, lease)):
+            session.report(Outcome.CANCELLED, detail="not loaded: somebody else has the task by now")
+            return ""
+        options = self._options
+        seen = await visit(session, task, self._handler, seconds=options.task_timeout, page_rules=options.page_rules)
+        await self._call(lambda: self._finish(task, session, seen))
+        return seen.verdict.detail
+
+    async def _wait_for_slot(self, task: Task, *, at_least: timedelta | None) -> Slot:
+        slot = await self._call(
+            lambda: claim_slot(self._database, task.host, delay=default_delay(task.host), at_least=at_least)
+        )
+        if not slot.granted:
+            return slot
         await asyncio.sleep(slot.wait)
-        return (await self._call(lambda: still_granted(self._database, task.host))).granted
+        return await self._call(lambda: still_granted(self._database, task.host))
 
     def _finish(self, task: Task, session: AsyncSession, seen: Seen) -> None:
         verdict = seen.verdict
@@ -190,17 +235,26 @@ class Runner:
             extra={"run": self._run_id, "task": task.id, "lease": session.lease.id, "profile": session.profile.key},
         )
 
+    async def _put_back_tried(self, task: Task, outcome: Outcome, *, detail: str, delay: float = 0.0) -> None:
+        """A try that ended before a visit could begin."""
+        then = self._options.retries.after(outcome, tries=task.tries + 1)
+        ends = then.state is TaskState.FAILED
+        await self._put_back(task, delay=max(delay, then.delay), tried=True, outcome=outcome, ends=ends, detail=detail)
+
     async def _put_back(
         self,
         task: Task,
         *,
         delay: float = 0.0,
         tried: bool = False,
-        ends_as: Outcome | None = None,
+        outcome: Outcome | None = None,
+        ends: bool = False,
         detail: str | None = None,
     ) -> None:
         await self._call(
-            lambda: tasks.put_back(self._database, task, delay=delay, tried=tried, ends_as=ends_as, detail=detail)
+            lambda: tasks.put_back(
+                self._database, task, delay=delay, tried=tried, outcome=outcome, ends=ends, detail=detail
+            )
         )
 
     async def _call(self, work: Callable[[], Result]) -> Result:
@@ -212,3 +266,19 @@ def _seconds_until(moment: datetime | None) -> float:
     if moment is None:
         return 1.0
     return min(60.0, max(0.5, (moment - datetime.now(UTC)).total_seconds()))
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody asked the running task to end, even if a failure has swallowed the request."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _check_driver(detail: str) -> None:
+    """A driver that has ended fails every task from now on, and would have every profile held for it.
+
+    Raises:
+        DriverLostError: That is what `detail`, the text of an error of the driver, says.
+    """
+    if _DRIVER_HAS_ENDED in detail:
+        raise DriverLostError("Playwright's driver process has ended; start the worker again")

@@ -18,6 +18,7 @@ from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping.retries import Next
 from poolsql.scraping.targets import Target
+from poolsql.text import clean_text
 
 _HERE = "poolsql.scraping"
 CLAIM_TASK = Statement.load(_HERE, "claim_task")
@@ -27,6 +28,9 @@ PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
 RETURN_TASKS = Statement.load(_HERE, "return_tasks")
 END_UNSERVABLE = Statement.load(_HERE, "end_unservable")
 RUN_PROGRESS = Statement.load(_HERE, "run_progress")
+
+LEAD = 3.0
+"""Seconds before a host's next slot at which its tasks may be claimed: the browser starts meanwhile."""
 
 MOST_TRIES = 10
 """A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
@@ -82,7 +86,7 @@ def create_run(database: Database, name: str, pool_id: int, targets: Iterable[Ta
 
 def claim_task(database: Database, run_id: int, *, seconds: float) -> Task | None:
     """Take the next task that may be tried now, for `seconds` or until a lease is attached to it."""
-    rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds})
+    rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds, "lead": LEAD})
     return Task(**rows[0]._asdict()) if rows else None
 
 
@@ -113,7 +117,8 @@ def put_back(
     *,
     delay: float = 0.0,
     tried: bool = False,
-    ends_as: Outcome | None = None,
+    outcome: Outcome | None = None,
+    ends: bool = False,
     detail: str | None = None,
 ) -> None:
     """Give up a claimed task without a visit.
@@ -121,15 +126,17 @@ def put_back(
     Args:
         delay: Seconds before it may be taken again.
         tried: It counts as a try all the same.
-        ends_as: It ends with this outcome instead.
+        outcome: How that try ended; default: the task's outcome stays what it was.
+        ends: It ends here, as failed, instead.
+        detail: Why, in words.
     """
     parameters = {
         "task_id": task.id,
         "claimed_until": task.claimed_until,
         "tried": tried,
-        "task_state": "failed" if ends_as is not None else "pending",
-        "outcome": ends_as.value if ends_as is not None else None,
-        "detail": detail,
+        "task_state": "failed" if ends else "pending",
+        "outcome": outcome.value if outcome is not None else None,
+        "detail": clean_text(detail) if detail is not None else None,
         "delay": delay,
     }
     database.run(PUT_TASK_BACK, parameters)
@@ -144,4 +151,4 @@ def return_orphans(database: Database, run_id: int) -> int:
 
 def run_progress(database: Database, run_id: int) -> Progress:
     """How far a run is."""
-    return Progress(**database.run(RUN_PROGRESS, {"run_id": run_id})[0]._asdict())
+    return Progress(**database.run(RUN_PROGRESS, {"run_id": run_id, "lead": LEAD})[0]._asdict())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,14 @@ from poolsql.text import clean_json
 Handler = Callable[[AsyncSession, Task], Awaitable[Mapping[str, Any]]]
 """Takes what it wants from the loaded page and returns it, fit for JSON."""
 
+BROWSER_ANSWERS_WITHIN = 3.0
+"""Seconds."""
+
+# A form field named "title" or "body" takes that name's place in the document, so nothing here trusts those names.
 _PROBE = """
 (selectors) => ({
-    title: document.title,
-    textLength: document.body ? document.body.textContent.length : 0,
+    title: document.querySelector('title')?.textContent ?? '',
+    textLength: document.querySelector('body')?.textContent.length ?? 0,
     matched: selectors.filter(selector => [...document.querySelectorAll(selector)].some(
         element => element.getClientRects().length > 0)),
 })
@@ -41,68 +46,135 @@ class Seen:
     result: Mapping[str, Any] | None = None
 
 
-class _MainAnswer:
-    """The last answer of the page's main frame: what `goto` raises hides the status behind some errors."""
+class _Watch:
+    """What the page does besides: `goto`'s errors hide the answer's status, and nothing waits well for a crash."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
         self.response: Response | None = None
-        self.crashed = asyncio.Event()
+        """The last answer of the main frame."""
+        self.crashed = False
+        self.closed = False
+        self.gone = asyncio.Event()
+        """The page has crashed or was closed."""
         page.on("response", self._answered)
-        page.on("crash", lambda _: self.crashed.set())
+        page.on("crash", self._crashed)
+        page.on("close", self._closed)
+
+    def end(self) -> None:
+        """Look no longer; the page may still be closed by the browser's stop."""
+        self._page.remove_listener("response", self._answered)
+        self._page.remove_listener("crash", self._crashed)
+        self._page.remove_listener("close", self._closed)
 
     def _answered(self, response: Response) -> None:
-        if response.request.is_navigation_request() and response.frame == self._page.main_frame:
-            self.response = response
+        if not response.request.is_navigation_request():
+            return
+        # A frame that has just been made has no object yet, and cannot be the main one.
+        with contextlib.suppress(PlaywrightError):
+            if response.frame == self._page.main_frame:
+                self.response = response
+
+    def _crashed(self, _: Page) -> None:
+        self.crashed = True
+        self.gone.set()
+
+    def _closed(self, _: Page) -> None:
+        self.closed = True
+        self.gone.set()
 
 
-async def visit(session: AsyncSession, task: Task, handler: Handler, *, seconds: float) -> Seen:
+async def visit(
+    session: AsyncSession,
+    task: Task,
+    handler: Handler,
+    *,
+    seconds: float,
+    page_rules: Mapping[str, Outcome] | None = None,
+) -> Seen:
     """Load the task's page and hand it to the handler, for at most `seconds`; whatever happens becomes a verdict.
 
-    Only cancellation gets through. A page that crashes ends the visit at once: after that, some calls of the driver
-    answer as if nothing had happened, and others never.
+    Only cancellation gets through. A page that crashes or closes itself ends the visit at once: after that, some
+    calls of the driver answer as if nothing had happened, and others never.
+
+    Args:
+        session: Where to load it.
+        task: What to load.
+        handler: Called with a page that nothing speaks against.
+        seconds: For everything together.
+        page_rules: Selectors whose visible elements mean something on this site, such as a login form.
     """
     began = time.monotonic()
-    answer = _MainAnswer(session.page)
-    work = asyncio.ensure_future(_load(session, task, handler, answer, seconds))
-    crash = asyncio.ensure_future(answer.crashed.wait())
+    watch = _Watch(session.page)
+    load = _Load(session, task, handler, watch, page_rules or {})
+    work = asyncio.ensure_future(load.run(seconds))
+    gone = asyncio.ensure_future(watch.gone.wait())
     try:
-        await asyncio.wait({work, crash}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if answer.crashed.is_set():
-            verdict, result = Verdict(Outcome.BROWSER_CRASHED, "the page's process crashed"), None
+        await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if watch.gone.is_set():
+            verdict, result = await _judge_gone(session, watch), None
         elif work.done():
             verdict, result = work.result()
         else:
             verdict, result = Verdict(Outcome.TASK_TIMEOUT, f"not done within {seconds:g} s"), None
     finally:
-        for running in (work, crash):
+        watch.end()
+        for running in (work, gone):
             running.cancel()
-        await asyncio.gather(work, crash, return_exceptions=True)
-    status = answer.response.status if answer.response is not None else None
+        await asyncio.gather(work, gone, return_exceptions=True)
+    status = watch.response.status if watch.response is not None else None
     return Seen(verdict, time.monotonic() - began, status, result)
 
 
-async def _load(
-    session: AsyncSession, task: Task, handler: Handler, answer: _MainAnswer, seconds: float
-) -> tuple[Verdict, Mapping[str, Any] | None]:
-    page = session.page
-    try:
+class _Load:
+    """One load of a page, and what the handler makes of it."""
+
+    def __init__(
+        self,
+        session: AsyncSession,
+        task: Task,
+        handler: Handler,
+        watch: _Watch,
+        page_rules: Mapping[str, Outcome],
+    ) -> None:
+        self._session = session
+        self._task = task
+        self._handler = handler
+        self._watch = watch
+        self._page_rules = page_rules
+
+    async def run(self, seconds: float) -> tuple[Verdict, Mapping[str, Any] | None]:
+        page = self._session.page
         try:
-            await page.goto(task.url, wait_until="domcontentloaded", timeout=seconds * 1000)
-        except PlaywrightError as error:
-            return await _judge_failed_load(error, answer), None
-        verdict = classify_page(await _facts(page, answer.response))
-        if verdict.outcome is not Outcome.SUCCESS:
-            return verdict, None
-        result = clean_json(await handler(session, task))
-        return verdict, result if isinstance(result, dict) else {"value": result}
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is an outcome, never a dead worker
-        return classify_error(error), None
+            try:
+                await page.goto(self._task.url, wait_until="domcontentloaded", timeout=seconds * 1000)
+            except PlaywrightError as error:
+                return await _judge_failed_load(error, self._watch.response), None
+            selectors = [*self._page_rules, *PROBE_SELECTORS]
+            facts = await _facts(page, self._watch.response, selectors)
+            verdict = classify_page(facts, own_rules=self._page_rules)
+            if verdict.outcome is not Outcome.SUCCESS:
+                return verdict, None
+            result = clean_json(await self._handler(self._session, self._task))
+            return verdict, result if isinstance(result, dict) else {"value": result}
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is an outcome, never a dead worker
+            return classify_error(error), None
 
 
-async def _judge_failed_load(error: PlaywrightError, answer: _MainAnswer) -> Verdict:
+async def _judge_gone(session: AsyncSession, watch: _Watch) -> Verdict:
+    """A page that is gone while its browser goes on has closed itself, which is no fault of the browser's."""
+    if watch.crashed:
+        return Verdict(Outcome.BROWSER_CRASHED, "the page's process crashed")
+    try:
+        async with asyncio.timeout(BROWSER_ANSWERS_WITHIN):
+            await session.context.cookies("http://localhost")
+    except (PlaywrightError, TimeoutError):
+        return Verdict(Outcome.BROWSER_CRASHED, "the browser has ended")
+    return Verdict(Outcome.TASK_FAILED, "the page closed its own window")
+
+
+async def _judge_failed_load(error: PlaywrightError, response: Response | None) -> Verdict:
     """An error status without a body fails the load, though the site has answered: then its answer counts."""
-    response = answer.response
     if response is not None and response.status >= 400:
         verdict = classify_page(await _facts_of(response))
         if verdict.outcome is not Outcome.SUCCESS:
@@ -110,8 +182,8 @@ async def _judge_failed_load(error: PlaywrightError, answer: _MainAnswer) -> Ver
     return classify_error(error)
 
 
-async def _facts(page: Page, response: Response | None) -> PageFacts:
-    probed = await page.evaluate(_PROBE, list(PROBE_SELECTORS))
+async def _facts(page: Page, response: Response | None, selectors: Sequence[str]) -> PageFacts:
+    probed = await page.evaluate(_PROBE, list(selectors))
     answered = await _facts_of(response) if response is not None else PageFacts(status=None, url=page.url)
     return PageFacts(
         status=answered.status,

@@ -1,5 +1,7 @@
 -- Take the next task of a run that may be tried now. A task of a paused or stopped host stays where it is, whichever
--- profile could take it (I12). Until a lease is attached, claimed_until names the claim and ends it.
+-- profile could take it (I12); so does one whose host's next slot is far away, or whose only profile cools on that
+-- host: whoever took it would only wait, while tasks of other hosts could go on. Until a lease is attached,
+-- claimed_until names the claim and ends it.
 WITH picked AS MATERIALIZED (
     SELECT tasks.id
     FROM poolsql.tasks
@@ -9,7 +11,17 @@ WITH picked AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT FROM poolsql.hosts
           WHERE hosts.name = tasks.host
-            AND (hosts.stopped_at IS NOT NULL OR hosts.paused_until > clock_timestamp())
+            AND (
+                hosts.stopped_at IS NOT NULL
+                OR hosts.paused_until > clock_timestamp()
+                OR hosts.next_slot_at > clock_timestamp() + make_interval(secs => %(lead)s::float8)
+            )
+      )
+      AND NOT EXISTS (
+          SELECT FROM poolsql.cooldowns
+          WHERE cooldowns.profile_id = tasks.profile_id
+            AND cooldowns.host = tasks.host
+            AND cooldowns.until > clock_timestamp()
       )
     ORDER BY tasks.not_before, tasks.id
     LIMIT 1
