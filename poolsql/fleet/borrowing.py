@@ -6,19 +6,26 @@ A leased profile whose browser was started leaves by `give_back` only: stop, pro
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from poolsql.durations import Duration, parse_duration
 from poolsql.errors import (
+    DatabaseError,
     LauncherError,
     LaunchFailedError,
     LaunchFault,
+    LeaseError,
     LeaseLostError,
     NoProfileAvailableError,
+    PoolsqlError,
 )
-from poolsql.fleet.browsers import Browsers
+from poolsql.fleet.browsers import Browsers, RunningBrowser
 from poolsql.fleet.runtime import Runtime
-from poolsql.launchers.contract import BrowserHandle
+from poolsql.leasing import reports
+from poolsql.leasing.checkout import Request
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome, Verdict
 from poolsql.leasing.waiting import Wait
@@ -27,21 +34,52 @@ log = logging.getLogger(__name__)
 
 
 class Borrowing:
-    """A checkout under way: tries, with the pauses told to whoever sleeps or awaits them."""
+    """A checkout under way: tries, with the pauses told to whoever sleeps or awaits them.
 
-    def __init__(self, runtime: Runtime, wait: Wait, host: str | None) -> None:
-        self._runtime = runtime
-        self._wait = wait
-        self._host = host
+    Making one asks the database nothing, so that async code can do it on its loop. The time of waiting begins with
+    the first try.
+
+    Raises:
+        BadInputError: `wait` is no duration.
+    """
+
+    def __init__(self, runtime: Runtime, request: Request, *, pool: str, wait: Duration) -> None:
+        self.runtime = runtime
+        self._request = request
+        self._pool = pool
+        self._seconds = parse_duration(wait, name="wait")
+        self._begun: Wait | None = None
+
+    @property
+    def _wait(self) -> Wait:
+        if self._begun is None:
+            runtime = self.runtime
+            self._begun = Wait(runtime.database, runtime.worker, self._request, pool=self._pool, wait=self._seconds)
+        return self._begun
+
+    def lease(self) -> Lease:
+        """Try until a profile is leased or the time is up; for sync code.
+
+        Raises:
+            NoProfileAvailableError: None came free in time.
+            DatabaseUnavailableError: The database could not be reached.
+        """
+        while (lease := self.try_once()) is None:
+            pause = self.pause()
+            if pause is None:
+                raise self.give_up()
+            time.sleep(pause)
+        return lease
 
     def try_once(self) -> Lease | None:
         """Lease a profile if one is free now; else reap, since a dead holder may be all that is in the way."""
         grant = self._wait.try_once()
-        if grant is None and self._runtime.reap_if_due():
+        if grant is None and self.runtime.reap_if_due():
             grant = self._wait.try_once()
         if grant is None:
             return None
-        return Lease(self._runtime.database, self._runtime.worker, self._runtime.keeper, grant, host=self._host)
+        runtime = self.runtime
+        return Lease(runtime.database, runtime.worker, runtime.keeper, grant, host=self._request.host)
 
     def pause(self) -> float | None:
         """Seconds until the next try; None when the time is up."""
@@ -55,25 +93,41 @@ class Borrowing:
 class BorrowedBrowser:
     """A lease with its running browser."""
 
-    def __init__(self, browsers: Browsers, lease: Lease, handle: BrowserHandle) -> None:
-        self._browsers = browsers
+    def __init__(self, runtime: Runtime, lease: Lease, browser: RunningBrowser) -> None:
+        self._runtime = runtime
         self.lease = lease
-        self.handle = handle
+        self.browser = browser
+        self._lock = threading.Lock()
+        self._loss_is_known = False
+        self._callbacks: list[Callable[[], None]] = []
         # A lost lease must not go on driving the profile. The reaper stops the browser too; whoever is first.
         lease.when_lost(self._stop_after_loss)
+
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Call this when the lease is lost and before its browser is stopped; it must return soon."""
+        with self._lock:
+            if not self._loss_is_known:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def stop(self) -> str | None:
+        """Stop the browser; the rung of the ladder that did it, or None when it may still run."""
+        try:
+            return self.browser.stop()
+        except LauncherError as error:
+            log.warning("lease %d: %s", self.lease.id, error, extra={"lease": self.lease.id})
+            return None
 
     def give_back(self, verdict: Verdict | None) -> None:
         """Stop the browser, prove it, and release; a stop that cannot be proven is left to the reaper.
 
         Raises:
-            LeaseLostError: The lease was lost before; the browser is stopped all the same.
+            LeaseLostError: The lease was lost before; the browser is stopped all the same, and the report refused.
         """
-        rung = None
-        try:
-            rung = self._browsers.stop(self.handle)
-        except LauncherError as error:
-            log.warning("lease %d: %s", self.lease.id, error, extra={"lease": self.lease.id})
+        rung = self.stop()
         if self.lease.lost is not None:
+            self._report_late(verdict)
             self.lease.check()
         self.lease.release(
             verdict.outcome if verdict else None,
@@ -82,53 +136,88 @@ class BorrowedBrowser:
             stop_rung=rung,
         )
 
-    def _stop_after_loss(self) -> None:
+    def _report_late(self, verdict: Verdict | None) -> None:
+        """Keep as refused what the holder of a lost lease had to report (I2)."""
+        said = verdict or Verdict(Outcome.SUCCESS, "")
+        database, worker, name = self._runtime.database, self._runtime.worker, self.lease.name
         try:
-            self._browsers.stop(self.handle)
-        except LauncherError as error:
-            log.warning("lease %d is lost, its browser goes on: %s", self.lease.id, error)
+            seen = reports.look(database, name)
+            reports.refuse(database, worker, name, seen, kind="release", outcome=said.outcome, detail=said.detail)
+        except LeaseError as refused:
+            log.debug("%s", refused)
+        except DatabaseError as error:
+            log.warning("lease %d is lost, and so is its report: %s", self.lease.id, error)
+
+    def _stop_after_loss(self) -> None:
+        with self._lock:
+            self._loss_is_known = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        self.stop()
 
 
-def start_browser(browsers: Browsers, lease: Lease, options: Mapping[str, Any]) -> BorrowedBrowser:
+def start_browser(runtime: Runtime, lease: Lease, options: Mapping[str, Any]) -> BorrowedBrowser:
     """Start the browser of a leased profile; when that fails the profile is given back, by whose fault it was.
 
     Raises:
         LaunchFailedError: It did not start.
+        BadInputError: The launcher cannot take these options.
         LeaseLostError: The lease was lost meanwhile.
     """
+    browsers = runtime.browsers
     try:
-        return BorrowedBrowser(browsers, lease, browsers.start(lease, options=options))
+        return BorrowedBrowser(runtime, lease, browsers.start(lease, options=options))
     except LaunchFailedError as error:
-        give_back_unstarted(browsers, lease, error)
+        failure = error
+        rung = _stop_recorded(browsers, lease)
+        _quietly(lease, lambda: _release_unstarted(lease, failure, rung))
         raise
     except LeaseLostError:
         raise
     except BaseException as error:
-        outcome = Outcome.TASK_FAILED if isinstance(error, Exception) else Outcome.CANCELLED
-        lease.release(outcome, detail=f"{type(error).__name__}: {error}")
+        give_back_unused(browsers, lease, error)
         raise
 
 
-def give_back_unstarted(browsers: Browsers, lease: Lease, error: LaunchFailedError) -> None:
-    """Release a lease whose browser did not start, as I5 has it: hold, pause, or the launcher's breaker."""
-    rung = None
-    if lease.browser is not None:
-        try:
-            rung = browsers.stop_recorded(lease.browser)
-        except LauncherError as problem:
-            log.warning("lease %d: %s", lease.id, problem, extra={"lease": lease.id})
-    detail = str(error)
+def give_back_unused(browsers: Browsers, lease: Lease, error: BaseException) -> None:
+    """Give back a profile that `error` kept from being used, through nobody's fault but the caller's."""
+    outcome = Outcome.TASK_FAILED if isinstance(error, Exception) else Outcome.CANCELLED
+    rung = _stop_recorded(browsers, lease)
+    _quietly(lease, lambda: lease.release(outcome, detail=f"{type(error).__name__}: {error}", stop_rung=rung))
+
+
+def _stop_recorded(browsers: Browsers, lease: Lease) -> str | None:
+    if lease.browser is None:
+        return None
     try:
-        if error.fault is LaunchFault.PROXY:
-            lease.release(Outcome.PROXY_FAILED, detail=detail, stop_rung=rung)
-            return
-        verdict = lease.start_failed(fault=error.fault, reason=detail)
-        lease.release(
-            Outcome.LAUNCH_FAILED,
-            detail=detail,
-            stop_rung=rung,
-            hold=verdict == "hold",
-            pause_because=detail if verdict == "pause" else None,
-        )
+        return browsers.stop_recorded(lease.browser)
+    except PoolsqlError as problem:
+        log.warning("lease %d: %s", lease.id, problem, extra={"lease": lease.id})
+        return None
+
+
+def _release_unstarted(lease: Lease, error: LaunchFailedError, rung: str | None) -> None:
+    """Release a lease whose browser did not start, as I5 has it: hold, pause, or the launcher's breaker."""
+    detail = str(error)
+    if error.fault is LaunchFault.PROXY:
+        lease.release(Outcome.PROXY_FAILED, detail=detail, stop_rung=rung)
+        return
+    verdict = lease.start_failed(fault=error.fault, reason=detail)
+    lease.release(
+        Outcome.LAUNCH_FAILED,
+        detail=detail,
+        stop_rung=rung,
+        hold=verdict == "hold",
+        pause_because=detail if verdict == "pause" else None,
+    )
+
+
+def _quietly(lease: Lease, release: Callable[[], object]) -> None:
+    """Release a lease on the way out of an error, which must not be hidden by another one."""
+    try:
+        release()
     except LeaseLostError as lost:
-        log.warning("lease %d was lost while its browser did not start: %s", lease.id, lost)
+        log.warning("lease %d was lost meanwhile: %s", lease.id, lost, extra={"lease": lease.id})
+    except PoolsqlError as problem:
+        log.warning("lease %d could not be released: %s", lease.id, problem, extra={"lease": lease.id})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poolsql.database.engine import Database
-from poolsql.errors import BadInputError, LaunchFailedError, StopNotProvenError
+from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy
 from poolsql.launchers.local.launcher import LocalLauncher
 from poolsql.leasing.lease import Lease
@@ -20,6 +21,22 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
 KINDS = {LocalLauncher.kind: LocalLauncher}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBrowser:
+    """A browser and the launcher that started it: whoever holds it can stop it, also when the database is away."""
+
+    launcher: Launcher
+    handle: BrowserHandle
+
+    def stop(self) -> str:
+        """Stop it, prove it, and return the rung of the ladder that did it.
+
+        Raises:
+            StopNotProvenError: It may still run.
+        """
+        return self.launcher.stop(self.handle, timeout=STOP_SECONDS).rung.value
 
 
 class Browsers:
@@ -36,16 +53,35 @@ class Browsers:
             UnknownNameError: There is no such row.
             LaunchFailedError: This version cannot drive a launcher of that kind.
         """
-        return build_launcher(find_launcher(self._database, name), self._settings)
+        try:
+            return build_launcher(find_launcher(self._database, name), self._settings)
+        except BadInputError as error:
+            raise LaunchFailedError(str(error)) from error
 
-    def start(self, lease: Lease, *, options: Mapping[str, Any]) -> BrowserHandle:
-        """Start the leased profile's browser; what could go wrong is written down before it can.
+    def check_options(self, launcher: str, options: Mapping[str, Any]) -> None:
+        """Make sure that a launcher can take these options, of a profile or of one start.
 
         Raises:
+            BadInputError: It cannot; the message names everything that is wrong.
+            UnknownNameError: There is no such launcher.
+        """
+        if options:
+            build_launcher(replace(find_launcher(self._database, launcher), options=options), self._settings)
+
+    def start(self, lease: Lease, *, options: Mapping[str, Any]) -> RunningBrowser:
+        """Start the leased profile's browser; what could go wrong is written down before it can.
+
+        Args:
+            options: For this start; they win over the profile's and the launcher's.
+
+        Raises:
+            BadInputError: The launcher cannot take these options; nothing was started.
             LaunchFailedError: It did not start; nothing is left running, or the lease still records it.
             LeaseLostError: The lease was lost meanwhile; nothing is left running.
         """
         profile = lease.profile
+        # Before anything is blamed on the profile: these options are the caller's.
+        self.check_options(profile.launcher, options)
         launcher = self.launcher(profile.launcher)
         request = LaunchRequest(
             lease_id=lease.id,
@@ -57,21 +93,16 @@ class Browsers:
         handle = launcher.prepare(request)
         machine = handle.machine if launcher.pins_machine else None
         lease.browser_starting(handle.to_json(), machine=machine, directory=handle.directory)
-        started = launcher.start(request, handle, timeout=START_SECONDS)
+        browser = RunningBrowser(launcher, launcher.start(request, handle, timeout=START_SECONDS))
         try:
-            lease.browser_started(started.to_json())
+            lease.browser_started(browser.handle.to_json())
         except BaseException:
-            launcher.stop(started, timeout=STOP_SECONDS)
+            try:
+                browser.stop()
+            except LauncherError as problem:
+                log.warning("lease %d: %s", lease.id, problem, extra={"lease": lease.id})
             raise
-        return started
-
-    def stop(self, handle: BrowserHandle) -> str:
-        """Stop a browser, prove it, and return the rung of the ladder that did it.
-
-        Raises:
-            StopNotProvenError: It may still run.
-        """
-        return self.launcher(handle.launcher).stop(handle, timeout=STOP_SECONDS).rung.value
+        return browser
 
     def stop_recorded(self, browser: Mapping[str, Any]) -> str:
         """Stop the browser that a lease recorded (what the reaper is given).
@@ -83,7 +114,7 @@ class Browsers:
             handle = BrowserHandle.from_json(browser)
         except TypeError as error:
             raise StopNotProvenError(f"the lease's record of its browser cannot be read: {error}") from error
-        return self.stop(handle)
+        return RunningBrowser(self.launcher(handle.launcher), handle).stop()
 
     def _proxy(self, proxy_id: int | None) -> Proxy | None:
         if proxy_id is None:
@@ -96,11 +127,11 @@ def build_launcher(row: LauncherRow, settings: Settings) -> Launcher:
     """Make the launcher object of a row.
 
     Raises:
-        LaunchFailedError: There is no launcher of that kind, or its options cannot be right.
+        BadInputError: There is no launcher of that kind, or its options cannot be right.
     """
     if row.kind not in KINDS:
-        raise LaunchFailedError(f"launcher {row.name}: kind {row.kind!r} is not known; known are {', '.join(KINDS)}")
+        raise BadInputError(f"launcher {row.name}: kind {row.kind!r} is not known; known are {', '.join(KINDS)}")
     try:
         return LocalLauncher(row.name, settings.machine, settings.data_dir, settings.chromium, row.options)
     except BadInputError as error:
-        raise LaunchFailedError(f"launcher {row.name}: {error}") from error
+        raise BadInputError(f"launcher {row.name}: {error}") from error

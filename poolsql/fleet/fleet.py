@@ -12,6 +12,7 @@ from poolsql.database.engine import Database
 from poolsql.database.migration import check_schema, upgrade
 from poolsql.database.opening import open_database
 from poolsql.fleet.browsers import build_launcher
+from poolsql.fleet.checks import checked_name, checked_names, checked_proxy_server, checked_secret
 from poolsql.fleet.pool import Pool
 from poolsql.fleet.runtime import Runtime
 from poolsql.leasing import registry, retirement
@@ -45,7 +46,8 @@ class Fleet:
         Raises:
             BadInputError: The policy contradicts itself; nothing was changed.
         """
-        return Pool(self._runtime, registry.define_pool(self.database, name, PoolPolicy.from_values(**policy)))
+        named = checked_name(name, "pool")
+        return Pool(self._runtime, registry.define_pool(self.database, named, PoolPolicy.from_values(**policy)))
 
     def define_launcher(
         self, name: str, *, kind: str = "local", machines: Sequence[str] | None = None, **options: Any
@@ -59,10 +61,11 @@ class Fleet:
         Raises:
             BadInputError: The kind is unknown or an option cannot be right; nothing was changed.
         """
-        row = LauncherRow(id=0, name=name, kind=kind, options=options)
+        row = LauncherRow(id=0, name=checked_name(name, "launcher"), kind=kind, options=options)
+        named = checked_names(machines, "machine") if machines is not None else None
         launcher = build_launcher(row, self.settings)
         registry.define_launcher(
-            self.database, name, kind=kind, pins_machine=launcher.pins_machine, options=options, machines=machines
+            self.database, name, kind=kind, pins_machine=launcher.pins_machine, options=options, machines=named
         )
 
     def define_proxy(
@@ -85,7 +88,14 @@ class Fleet:
             ConflictError: Several profiles use it and `shared` is False.
             BadInputError: The server holds credentials, or the secret is none of the two forms.
         """
-        registry.define_proxy(self.database, name, server=server, username=username, secret=secret, shared=shared)
+        registry.define_proxy(
+            self.database,
+            checked_name(name, "proxy"),
+            server=checked_proxy_server(server, proxy=name),
+            username=checked_name(username, "username") if username is not None else None,
+            secret=checked_secret(secret, what=f"proxy {name!r}") if secret is not None else None,
+            shared=shared,
+        )
 
     def change_profile(self, profile_id: int, action: str, *, who: str, reason: str | None = None) -> None:
         """Let an operator ``activate``, ``pause``, ``resume``, ``retire`` or ``restore`` a profile; audited.
@@ -105,7 +115,7 @@ class Fleet:
         return retirement.retire_due(self.database)
 
     def close(self) -> None:
-        """Sign the worker off and close all connections. Leases that are still held expire."""
+        """Sign the worker off and close all connections; closing twice is no error. Leases still held expire."""
         self._runtime.close()
 
     def __enter__(self) -> Self:

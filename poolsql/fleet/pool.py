@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playwright import async_api
-
 from poolsql.durations import Duration
-from poolsql.errors import BadInputError
 from poolsql.fleet.borrowing import Borrowing
+from poolsql.fleet.checks import LONGEST_NAME, checked_name, checked_names
+from poolsql.fleet.drivers import Driver
 from poolsql.fleet.runtime import Runtime
 from poolsql.fleet.session import Borrowed
 from poolsql.leasing import registry
@@ -19,11 +17,7 @@ from poolsql.leasing.lease import Lease
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import PoolRow
 from poolsql.leasing.status import PoolStatus, pool_status
-from poolsql.leasing.waiting import Wait
 from poolsql.text import clean_text
-
-LONGEST_NAME = 500
-"""Characters of a task, host or tag."""
 
 
 class Pool:
@@ -72,15 +66,7 @@ class Pool:
             BadInputError: An argument cannot be right; nothing was leased.
             DatabaseUnavailableError: The database could not be reached.
         """
-        borrowing = self._borrowing(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait)
-        while True:
-            lease = borrowing.try_once()
-            if lease is not None:
-                return lease
-            pause = borrowing.pause()
-            if pause is None:
-                raise borrowing.give_up()
-            time.sleep(pause)
+        return self._borrowing(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait).lease()
 
     def lease(
         self,
@@ -103,25 +89,33 @@ class Pool:
         profile_id: int | None = None,
         wait: Duration = 0,
         options: Mapping[str, Any] | None = None,
-        playwright: async_api.Playwright | None = None,
+        playwright: Driver | None = None,
     ) -> Borrowed:
-        """Lease a profile and start its browser, for a ``with`` or ``async with`` block.
+        """Lease a profile and start its browser, for one ``with`` or ``async with`` block.
 
         At the block's end the browser is stopped, the stop is proven, and the profile is released with the outcome
-        that was reported, or that the block's exception stands for.
+        that was reported, or that the block's exception stands for. When the lease is lost, the browser is stopped
+        at once; the task of an ``async with`` block is cancelled, and either block ends with `LeaseLostError`.
+
+        The call itself asks the database nothing. Entering the block with ``async with`` never blocks the loop, and
+        being cancelled meanwhile leaves nothing behind.
 
         Args:
-            options: Launcher options for this start, such as ``headless``; the others are as for `checkout`.
-            playwright: A running async driver to connect with; one driver for many sessions saves a process each.
+            task: As for `checkout`, like `host`, `tags`, `profile_id` and `wait`.
+            options: Launcher options for this start, such as ``headless``; they win over the profile's own.
+            playwright: A running Playwright to connect with, async or sync like the block. Without it each async
+                session starts a driver of its own, and the sync sessions of a thread share one; each is a process.
 
-        Raises (when the block is entered):
-            NoProfileAvailableError: As `checkout`.
-            LaunchFailedError: The browser did not start; the profile was given back.
+        Raises:
+            BadInputError: An argument cannot be right; nothing was leased. When the block is entered: the launcher
+                cannot take these options, a thread with a running loop uses ``with``, or the block is entered a
+                second time.
+            NoProfileAvailableError: When the block is entered, as `checkout`.
+            LaunchFailedError: When the block is entered: the browser did not start; the profile was given back.
+            LeaseLostError: At the block's end: the lease was lost meanwhile.
         """
         borrowing = self._borrowing(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait)
-        return Borrowed(
-            self._runtime.browsers, borrowing, self._runtime.threads, options=options or {}, playwright=playwright
-        )
+        return Borrowed(borrowing, options=options or {}, playwright=playwright)
 
     def status(self) -> PoolStatus:
         """How many profiles are available, and why the others are not."""
@@ -150,20 +144,21 @@ class Pool:
             new: True: it is not offered before it is activated.
 
         Raises:
+            BadInputError: A name or tag cannot be right, or the launcher cannot take the options; nothing was added.
             UnknownNameError: The launcher or proxy is not defined.
             ConflictError: The launcher has such a profile already, or the proxy belongs to another one.
         """
-        for tag in tags:
-            _short(tag, "tag")
+        wanted = checked_names(tags, "tag")
+        self._runtime.browsers.check_options(launcher, options or {})
         return registry.add_profile(
             self._runtime.database,
             self._row,
-            key,
+            checked_name(key, "profile"),
             launcher=launcher,
             proxy=proxy,
-            tags=tags,
+            tags=wanted,
             options=options,
-            seed=seed,
+            seed=checked_name(seed, "seed") if seed is not None else None,
             new=new,
         )
 
@@ -173,20 +168,11 @@ class Pool:
     def _borrowing(
         self, *, task: str | None, host: str | None, tags: Sequence[str], profile_id: int | None, wait: Duration
     ) -> Borrowing:
-        if isinstance(tags, str):
-            raise BadInputError(f"tags: {tags!r} is one text; write a list of tags")
         request = Request(
             pool_id=self._row.id,
             task=clean_text(task, limit=LONGEST_NAME) if task is not None else None,
-            host=_short(host, "host") if host is not None else None,
-            tags=tuple(_short(tag, "tag") for tag in tags),
+            host=checked_name(host, "host") if host is not None else None,
+            tags=checked_names(tags, "tag"),
             profile_id=profile_id,
         )
-        runtime = self._runtime
-        return Borrowing(runtime, Wait(runtime.database, runtime.worker, request, pool=self.name, wait=wait), host)
-
-
-def _short(text: str, kind: str) -> str:
-    if not text or len(text) > LONGEST_NAME or clean_text(text) != text:
-        raise BadInputError(f"{kind}: {text[:50]!r} must be 1 to {LONGEST_NAME} characters, without NUL")
-    return text
+        return Borrowing(self._runtime, request, pool=self.name, wait=wait)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
-from poolsql.errors import PoolsqlError
+from poolsql.errors import BadInputError, PoolsqlError
 from poolsql.fleet.browsers import Browsers
 from poolsql.fleet.threads import Threads
 from poolsql.launchers.processes import ProcessIdentity, identify, is_alive
@@ -41,12 +41,19 @@ class Runtime:
         self._worker: Worker | None = None
         self._keeper: Keeper | None = None
         self._reaped_at = float("-inf")
+        self._closed = False
         _runtimes.add(self)
 
     @property
     def worker(self) -> Worker:
-        """This process as a worker; registered at its first use."""
+        """This process as a worker; registered at its first use.
+
+        Raises:
+            BadInputError: The fleet is closed.
+        """
         with self._lock:
+            if self._closed:
+                raise BadInputError("this fleet is closed; connect anew")
             if self._worker is None:
                 me = identify(os.getpid())
                 worker = Worker(
@@ -93,6 +100,7 @@ class Runtime:
     def close(self) -> None:
         """End the keeper and sign the worker off; leases that are still held expire."""
         with self._lock:
+            self._closed = True
             worker, self._worker = self._worker, None
             keeper, self._keeper = self._keeper, None
         self.threads.close()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, ExitStack
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
 from playwright import async_api, sync_api
 
 from poolsql.durations import Duration, parse_duration
-from poolsql.errors import LaunchFailedError, LeaseLostError
-from poolsql.fleet.borrowing import BorrowedBrowser, Borrowing, start_browser
+from poolsql.errors import BadInputError, LaunchFailedError, LeaseLostError, PoolsqlError
+from poolsql.fleet.borrowing import BorrowedBrowser, Borrowing, give_back_unused, start_browser
 from poolsql.fleet.browser_errors import classify_error
-from poolsql.fleet.browsers import Browsers
-from poolsql.fleet.threads import Threads
+from poolsql.fleet.drivers import Driver, async_driver, check_async, check_sync, sync_driver
 from poolsql.leasing.checkout import Profile
 from poolsql.leasing.lease import Lease, checked_outcome
 from poolsql.leasing.outcomes import Outcome, Verdict
@@ -37,7 +37,7 @@ class _Report:
 
     @property
     def lease(self) -> Lease:
-        """The lease."""
+        """The lease. The session renews and releases it; `Lease.lost` and `Lease.check` tell whether it still holds."""
         return self._borrowed.lease
 
     @property
@@ -47,14 +47,20 @@ class _Report:
 
     @property
     def cdp_url(self) -> str:
-        """Where a driver of your own can connect; valid until the block ends."""
-        url = self._borrowed.handle.cdp_url
-        if url is None:
-            raise LaunchFailedError(f"lease {self.lease.id}: its launcher told no address to connect to")
-        return url
+        """Where a driver of your own can connect; valid until the block ends.
+
+        Raises:
+            LaunchFailedError: The profile's launcher told no address.
+        """
+        return _address(self._borrowed)
 
     def report(self, outcome: Outcome | str, *, detail: str | None = None, retry_after: Duration | None = None) -> None:
         """Say how it went; wins over what the end of the block would say. The last report counts.
+
+        Args:
+            outcome: One of `Outcome`, or its name.
+            detail: What happened, in words.
+            retry_after: How long the site told to wait; obeyed in full.
 
         Raises:
             BadInputError: There is no such outcome, or `retry_after` is no duration.
@@ -65,7 +71,7 @@ class _Report:
 
 
 class Session(_Report):
-    """A leased profile with its running browser, for sync code."""
+    """A leased profile with its running browser, for sync code. Use it in the thread that entered its block."""
 
     def __init__(self, borrowed: BorrowedBrowser, context: sync_api.BrowserContext, page: sync_api.Page) -> None:
         super().__init__(borrowed)
@@ -89,125 +95,132 @@ class AsyncSession(_Report):
 class Borrowed:
     """What `Pool.browser` returns: enter it with ``with`` or ``async with``, once."""
 
-    def __init__(
-        self,
-        browsers: Browsers,
-        borrowing: Borrowing,
-        threads: Threads,
-        *,
-        options: Mapping[str, Any],
-        playwright: async_api.Playwright | None = None,
-    ) -> None:
-        self._browsers = browsers
+    def __init__(self, borrowing: Borrowing, *, options: Mapping[str, Any], playwright: Driver | None = None) -> None:
         self._borrowing = borrowing
-        self._threads = threads
+        self._runtime = borrowing.runtime
+        self._threads = borrowing.runtime.threads
         self._options = options
         self._playwright = playwright
+        self._entered = False
+        self._process = 0
         self._session: Session | AsyncSession | None = None
-        self._driver: ExitStack | None = None
-        self._async_driver: AsyncExitStack | None = None
+        self._driver = ExitStack()
+        self._async_driver = AsyncExitStack()
         self._watch: _LossWatch | None = None
 
     def __enter__(self) -> Session:
-        while (lease := self._borrowing.try_once()) is None:
-            pause = self._borrowing.pause()
-            if pause is None:
-                raise self._borrowing.give_up()
-            time.sleep(pause)
-        borrowed = start_browser(self._browsers, lease, self._options)
-        self._driver = ExitStack()
-        try:
-            self._session = self._connect(borrowed, self._driver)
-        except BaseException as error:
-            _give_back_quietly(borrowed, _unconnected(error))
-            self._driver.close()
-            raise
+        given = check_sync(self._playwright)
+        self._enter_once()
+        lease = self._borrowing.lease()
+        with ExitStack() as entering:
+            entering.push(self._driver)
+            try:
+                playwright = self._driver.enter_context(sync_driver(given))
+            except BaseException as error:
+                give_back_unused(self._runtime.browsers, lease, error)
+                raise
+            borrowed = start_browser(self._runtime, lease, self._options)
+            try:
+                self._session = _connect(borrowed, playwright)
+            except BaseException as error:
+                _give_back_unconnected(borrowed, error)
+                if isinstance(error, Exception):
+                    raise _not_connected(borrowed, error) from error
+                raise
+            entering.pop_all()
         return self._session
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        session, driver = self._session, self._driver
-        assert session is not None and driver is not None, "entered before"  # noqa: S101, PT018 - for the types
-        self._session = self._driver = None
-        with driver:
+        session, self._session = self._session, None
+        if session is None or self._is_inherited():
+            return
+        with self._driver:
             # The browser is stopped first: with a frozen one, no call of the driver would ever return.
-            _give_back(session, error)
+            try:
+                session._borrowed.give_back(_verdict(session, error))  # noqa: SLF001 - the session's own module
+            except PoolsqlError as problem:
+                _raise_unless_moot(problem, error, because_of_loss=_follows_from_loss(error))
 
     async def __aenter__(self) -> AsyncSession:
-        while (lease := await self._threads.run(self._borrowing.try_once, undo=_release_cancelled)) is None:
-            pause = self._borrowing.pause()
-            if pause is None:
-                raise await self._threads.run(self._borrowing.give_up)
-            await asyncio.sleep(pause)
-        leased = lease
-        borrowed = await self._threads.run(
-            lambda: start_browser(self._browsers, leased, self._options), undo=_give_back_cancelled
-        )
-        self._async_driver = AsyncExitStack()
-        try:
-            session = await self._connect_async(borrowed, self._async_driver)
-        except BaseException as error:
-            verdict = _unconnected(error)
-            await self._threads.run(lambda: _give_back_quietly(borrowed, verdict))
-            await self._async_driver.aclose()
-            raise
+        given = check_async(self._playwright)
+        self._enter_once()
+        lease = await self._lease()
+        async with AsyncExitStack() as entering:
+            entering.push_async_exit(self._async_driver)
+            try:
+                playwright = await self._async_driver.enter_async_context(async_driver(given))
+            except BaseException as error:
+                unused = error
+                await self._threads.run(lambda: give_back_unused(self._runtime.browsers, lease, unused))
+                raise
+            borrowed = await self._threads.run(
+                lambda: start_browser(self._runtime, lease, self._options), undo=_give_back_cancelled
+            )
+            try:
+                session = await _connect_async(borrowed, playwright)
+            except BaseException as error:
+                failure = error
+                await self._threads.run(lambda: _give_back_unconnected(borrowed, failure))
+                if isinstance(error, Exception):
+                    raise _not_connected(borrowed, error) from error
+                raise
+            entering.pop_all()
         self._session = session
-        self._watch = _LossWatch(session.lease)
+        self._watch = _LossWatch(borrowed)
         return session
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        session, driver, watch = self._session, self._async_driver, self._watch
-        assert session is not None and driver is not None and watch is not None, "entered before"  # noqa: S101, PT018
-        self._session = self._async_driver = self._watch = None
-        lost = watch.end(error)
-        try:
-            await self._threads.run(lambda: _give_back(session, error))
-        except LeaseLostError as late:
-            lost = lost or error is None
-            if lost:
-                raise late from error
-        finally:
-            await driver.aclose()
-        if lost:
-            raise LeaseLostError(f"lease {session.lease.id} is lost: {session.lease.lost}") from error
+        session, self._session = self._session, None
+        if not isinstance(session, AsyncSession) or self._watch is None or self._is_inherited():
+            return
+        because_of_loss = self._watch.end(error) or _follows_from_loss(error)
+        async with self._async_driver:
+            try:
+                await self._threads.run(lambda: session._borrowed.give_back(_verdict(session, error)))  # noqa: SLF001
+            except PoolsqlError as problem:
+                _raise_unless_moot(problem, error, because_of_loss=because_of_loss)
 
-    def _connect(self, borrowed: BorrowedBrowser, driver: ExitStack) -> Session:
-        playwright = driver.enter_context(sync_api.sync_playwright())
-        browser = playwright.chromium.connect_over_cdp(_Report(borrowed).cdp_url, timeout=CONNECT_SECONDS * 1000)
-        context = browser.contexts[0]
-        return Session(borrowed, context, context.new_page())
+    async def _lease(self) -> Lease:
+        borrowing = self._borrowing
+        while (lease := await self._threads.run(borrowing.try_once, undo=_release_cancelled)) is None:
+            pause = borrowing.pause()
+            if pause is None:
+                raise await self._threads.run(borrowing.give_up)
+            await asyncio.sleep(pause)
+        return lease
 
-    async def _connect_async(self, borrowed: BorrowedBrowser, driver: AsyncExitStack) -> AsyncSession:
-        playwright = self._playwright
-        if playwright is None:
-            playwright = await driver.enter_async_context(async_api.async_playwright())
-        async with asyncio.timeout(CONNECT_SECONDS):
-            browser = await playwright.chromium.connect_over_cdp(
-                _Report(borrowed).cdp_url, timeout=CONNECT_SECONDS * 1000
-            )
-            context = browser.contexts[0]
-            return AsyncSession(borrowed, context, await context.new_page())
+    def _enter_once(self) -> None:
+        if self._entered:
+            raise BadInputError("this browser was borrowed before; call Pool.browser() anew for each block")
+        self._entered = True
+        self._process = os.getpid()
+
+    def _is_inherited(self) -> bool:
+        """Whether this is a forked child that leaves its parent's block: nothing in it is the child's to end."""
+        return self._process != os.getpid()
 
 
 class _LossWatch:
     """Cancels the task that entered the block when its lease is lost, as `asyncio.timeout` does at its time."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, borrowed: BorrowedBrowser) -> None:
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._cancelled = False
         self._over = False
-        lease.when_lost(self._lost)
+        borrowed.when_lost(self._lost)
 
     def end(self, error: BaseException | None) -> bool:
         """Stop watching; whether `error` is this watch's own cancellation, which then is LeaseLostError's."""
         self._over = True
         if not self._cancelled or self._task is None:
             return False
-        return self._task.uncancel() == 0 and isinstance(error, asyncio.CancelledError)
+        return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
     def _lost(self) -> None:
         try:
@@ -221,30 +234,82 @@ class _LossWatch:
             self._task.cancel()
 
 
-def _give_back(session: Session | AsyncSession, error: BaseException | None) -> None:
-    verdict = session._verdict  # noqa: SLF001 - the session's own module
-    if verdict is None and error is not None:
-        verdict = classify_error(error) if isinstance(error, Exception) else _cancelled(error)
+def _address(borrowed: BorrowedBrowser) -> str:
+    url = borrowed.browser.handle.cdp_url
+    if url is None:
+        raise LaunchFailedError(f"lease {borrowed.lease.id}: its launcher told no address to connect to")
+    return url
+
+
+def _connect(borrowed: BorrowedBrowser, playwright: sync_api.Playwright) -> Session:
+    with _stopped_after(CONNECT_SECONDS, borrowed):
+        browser = playwright.chromium.connect_over_cdp(_address(borrowed), timeout=CONNECT_SECONDS * 1000)
+        context = browser.contexts[0]
+        return Session(borrowed, context, context.new_page())
+
+
+async def _connect_async(borrowed: BorrowedBrowser, playwright: async_api.Playwright) -> AsyncSession:
+    async with asyncio.timeout(CONNECT_SECONDS):
+        browser = await playwright.chromium.connect_over_cdp(_address(borrowed), timeout=CONNECT_SECONDS * 1000)
+        context = browser.contexts[0]
+        return AsyncSession(borrowed, context, await context.new_page())
+
+
+@contextmanager
+def _stopped_after(seconds: float, borrowed: BorrowedBrowser) -> Iterator[None]:
+    """Stop the browser when a sync block takes too long: only that ends a call to a browser that does not answer."""
+    timer = threading.Timer(seconds, borrowed.stop)
+    timer.daemon = True
+    timer.start()
     try:
-        session._borrowed.give_back(verdict)  # noqa: SLF001 - the session's own module
-    except LeaseLostError:
-        if error is None:
-            raise
-        log.warning("lease %d was lost before its block ended", session.lease.id)
+        yield
+    finally:
+        timer.cancel()
+
+
+def _verdict(session: Session | AsyncSession, error: BaseException | None) -> Verdict | None:
+    """What was reported, else what the block's end stands for."""
+    if session._verdict is not None or error is None:  # noqa: SLF001 - the session's own module
+        return session._verdict  # noqa: SLF001
+    return classify_error(error) if isinstance(error, Exception) else _cancelled(error)
+
+
+def _raise_unless_moot(problem: PoolsqlError, error: BaseException | None, *, because_of_loss: bool) -> None:
+    """Raise what went wrong with giving back, unless the block has an error of its own to tell."""
+    if error is None or (because_of_loss and isinstance(problem, LeaseLostError)):
+        raise problem from error
+    log.warning("%s", problem)
+
+
+def _follows_from_loss(error: BaseException | None) -> bool:
+    """Whether an error of the block can come from its browser being stopped, as it is when the lease is lost."""
+    return isinstance(error, Exception) and classify_error(error).outcome is Outcome.BROWSER_CRASHED
+
+
+def _give_back_unconnected(borrowed: BorrowedBrowser, error: BaseException) -> None:
+    """A browser that started but can't be driven is the browser's fault, never the profile's."""
+    if isinstance(error, Exception):
+        verdict = Verdict(Outcome.BROWSER_CRASHED, f"its browser started but cannot be driven: {type(error).__name__}")
+    else:
+        verdict = _cancelled(error)
+    _give_back_quietly(borrowed, verdict)
 
 
 def _give_back_quietly(borrowed: BorrowedBrowser, verdict: Verdict) -> None:
     try:
         borrowed.give_back(verdict)
-    except LeaseLostError as lost:
-        log.warning("lease %d was lost meanwhile: %s", borrowed.lease.id, lost)
+    except PoolsqlError as problem:
+        log.warning("%s", problem, extra={"lease": borrowed.lease.id})
 
 
-def _unconnected(error: BaseException) -> Verdict:
-    """A browser that started but can't be driven is the browser's fault, never the profile's."""
-    if isinstance(error, Exception):
-        return Verdict(Outcome.BROWSER_CRASHED, f"no connection to the started browser: {type(error).__name__}")
-    return _cancelled(error)
+def _not_connected(borrowed: BorrowedBrowser, error: Exception) -> PoolsqlError:
+    lost = borrowed.lease.lost
+    if lost is not None:
+        return LeaseLostError(f"lease {borrowed.lease.id} was lost while its browser was started: {lost}")
+    return LaunchFailedError(
+        f"profile {borrowed.lease.profile.key}: its browser started but cannot be driven "
+        f"({classify_error(error).detail}); the machine may be overloaded"
+    )
 
 
 def _cancelled(error: BaseException) -> Verdict:

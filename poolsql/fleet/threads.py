@@ -1,11 +1,17 @@
-"""Blocking work of async callers: in threads of our own, and never half done because the caller was cancelled."""
+"""Work of async callers that must not be half done because the caller was cancelled: in threads, or on the loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from poolsql.errors import BadInputError
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -17,40 +23,75 @@ class Threads:
     """Threads that are made when they are needed."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
 
     def forget(self) -> None:
         """After a fork: the threads are the parent's."""
+        self._lock = threading.Lock()
         self._executor = None
 
     def close(self) -> None:
         """Wait for the work under way and end the threads."""
-        if self._executor is not None:
-            self._executor.shutdown()
-            self._executor = None
+        with self._lock:
+            self._closed = True
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
 
     async def run(self, work: Callable[[], Result], *, undo: Callable[[Result], None] | None = None) -> Result:
         """Run blocking work in a thread, always to its end.
 
         When the caller is cancelled meanwhile, the work is waited for, its result is given to `undo` (in a thread
-        too), and only then is the cancellation raised.
-        """
-        result, cancelled = await self._to_the_end(work)
-        if cancelled:
-            if undo is not None:
-                finished = result
-                await self._to_the_end(lambda: undo(finished))
-            raise asyncio.CancelledError
-        return result
+        too), and then the cancellation is raised, whatever became of the work.
 
-    async def _to_the_end(self, work: Callable[[], Result]) -> tuple[Result, bool]:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="poolsql")
-        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
-        cancelled = False
-        while not running.done():
-            try:
-                await asyncio.wait([running])
-            except asyncio.CancelledError:
-                cancelled = True
-        return running.result(), cancelled
+        Raises:
+            BadInputError: The fleet is closed.
+        """
+        running = self._start(work)
+        if not await _end_of(running):
+            return running.result()
+        error = running.exception()
+        if error is None and undo is not None:
+            finished = running.result()
+            undoing = self._start(lambda: undo(finished))
+            await _end_of(undoing)
+            error = undoing.exception()
+            if error is not None:
+                log.error("what a cancelled task had begun could not be undone: %s", error)
+        raise asyncio.CancelledError from error
+
+    def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        with self._lock:
+            if self._closed:
+                raise BadInputError("this fleet is closed; connect anew")
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="poolsql")
+            return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+async def to_the_end(
+    work: Coroutine[Any, Any, Result], *, undo: Callable[[Result], Coroutine[Any, Any, object]] | None = None
+) -> Result:
+    """Await work of the loop as `Threads.run` does with that of threads."""
+    running = asyncio.ensure_future(work)
+    if not await _end_of(running):
+        return running.result()
+    if running.cancelled():
+        raise asyncio.CancelledError
+    error = running.exception()
+    if error is None and undo is not None:
+        await _end_of(asyncio.ensure_future(undo(running.result())))
+    raise asyncio.CancelledError from error
+
+
+async def _end_of(running: asyncio.Future[Any]) -> bool:
+    """Wait until it is done; whether this task was cancelled meanwhile."""
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -31,7 +32,8 @@ class Lease:
     `when_lost` are called (from a thread of their own): whatever uses the profile must stop.
 
     Safe to use from several threads. As a context manager it is released at the end: as a success, or by the
-    exception as `task_failed`.
+    exception as `task_failed`. It belongs to the process that made it: in a forked child it is lost, and nothing that
+    the child does to it reaches the database.
     """
 
     def __init__(self, database: Database, worker: Worker, keeper: Keeper, grant: Grant, *, host: str | None) -> None:
@@ -40,6 +42,7 @@ class Lease:
         self._keeper = keeper
         self._grant = grant
         self._host = host
+        self._process = os.getpid()
         self._trusted_until = grant.trusted_until
         self._expires_at = grant.expires_at
         self._lost: str | None = None
@@ -95,7 +98,13 @@ class Lease:
     @property
     def lost(self) -> str | None:
         """Why the lease is lost; None while it is held or after it was released."""
+        if self._is_inherited:
+            return f"it belongs to process {self._process}, of which this one is a fork"
         return self._lost
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
 
     @property
     def released(self) -> bool:
@@ -118,13 +127,17 @@ class Lease:
         Raises:
             LeaseLostError: It is not.
         """
-        if self._lost is None and not self.released and elapsed_clock() >= self.trusted_until:
+        if self.lost is None and not self.released and elapsed_clock() >= self.trusted_until:
             self.renew()
         self._refuse_unless_held()
 
+    def _refuse_if_inherited(self) -> None:
+        if self._is_inherited:
+            self._refuse_unless_held()
+
     def _refuse_unless_held(self) -> None:
-        if self._lost is not None:
-            raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} is lost: {self._lost}")
+        if self.lost is not None:
+            raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} is lost: {self.lost}")
         if self.released:
             raise LeaseLostError(f"lease {self.id} on profile {self.profile.key} was released before")
 
@@ -134,6 +147,7 @@ class Lease:
         Raises:
             LeaseLostError: It is not live any more, or nobody could tell in time.
         """
+        self._refuse_if_inherited()
         try:
             self._keeper.renew_now()
         except DatabaseError as error:
@@ -155,6 +169,7 @@ class Lease:
             LeaseLostError: The lease is not live; the visit is recorded as refused.
             DatabaseUnavailableError: The database stayed away beyond the lease's longest time.
         """
+        self._refuse_if_inherited()
         with self._reporting:
             reports.record_visit(
                 self._database,
@@ -200,6 +215,7 @@ class Lease:
         """
         said = checked_outcome(outcome)
         seconds = None if retry_after is None else parse_duration(retry_after, name="retry_after").total_seconds()
+        self._refuse_if_inherited()
         with self._reporting:
             if self.released:
                 return self._attempt
@@ -230,10 +246,11 @@ class Lease:
     def _leave_to_reaper(
         self, outcome: Outcome | None, *, detail: str | None, host: str | None, retry_after: float | None
     ) -> None:
+        # First: a lease whose report cannot be written must not be renewed for as long as this process lives.
+        self._keeper.forget(self)
         if outcome is not None or self._visits == 0:
             said = outcome or Outcome.SUCCESS
             self.record(Visit(outcome=said, detail=detail, host=host, retry_after=retry_after))
-        self._keeper.forget(self)
         given_up = detail or "released before its browser was proven stopped"
         reports.begin_reclaim(self._database, self.name, detail=given_up, patience=self._patience())
         self._given_up = True
@@ -244,6 +261,7 @@ class Lease:
         Raises:
             LeaseLostError: The lease is not live: start nothing.
         """
+        self._refuse_if_inherited()
         self._browser = browser
         reports.browser_starting(
             self._database, self._worker, self.name, browser=browser, machine=machine, directory=directory
@@ -296,7 +314,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.released:
+        if self.released or self._is_inherited:
             return
         if self._lost is not None:
             if error is None:

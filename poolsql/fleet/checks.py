@@ -1,0 +1,71 @@
+"""Checks of what callers declare, before anything of it reaches the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from poolsql.errors import BadInputError
+from poolsql.text import clean_text
+
+LONGEST_NAME = 500
+"""Characters of a name, task, host, tag or key."""
+
+_SECRET_REFERENCE = re.compile(r"env:\S+|file:.+")
+
+
+def checked_name(text: str, kind: str) -> str:
+    """A name that Postgres can keep and people can see.
+
+    Raises:
+        BadInputError: It is blank, too long, or holds NUL or half a surrogate pair.
+    """
+    if not text.strip() or len(text) > LONGEST_NAME or clean_text(text) != text:
+        raise BadInputError(
+            f"{kind}: {text[:50]!r} must be a text of 1 to {LONGEST_NAME} characters, not only blanks, without NUL"
+        )
+    return text
+
+
+def checked_names(texts: Sequence[str], kind: str) -> tuple[str, ...]:
+    """Several names; one text is refused, since its letters would be taken for names.
+
+    Raises:
+        BadInputError: As `checked_name`.
+    """
+    if isinstance(texts, str):
+        raise BadInputError(f"{kind}s: {texts!r} is one text; write a list of {kind}s")
+    return tuple(checked_name(text, kind) for text in texts)
+
+
+def checked_proxy_server(server: str, *, proxy: str) -> str:
+    """The address of a proxy, without credentials (I11).
+
+    Raises:
+        BadInputError: It has another form; the message never repeats it, since it may hold a password.
+    """
+    try:
+        parts = urlsplit(checked_name(server, "server"))
+        complete = bool(parts.scheme and parts.hostname and parts.port and parts.path in {"", "/"} and not parts.query)
+    except (BadInputError, ValueError):
+        complete = False
+    if "@" in server:
+        raise BadInputError(
+            f"proxy {proxy!r}: its server holds credentials; give them as username= and as secret=, the latter as "
+            "env:NAME or file:/path"
+        )
+    if not complete:
+        raise BadInputError(f"proxy {proxy!r}: its server must have the form scheme://host:port")
+    return server
+
+
+def checked_secret(reference: str, *, what: str) -> str:
+    """A reference to a secret, never the secret itself; it is resolved when it is needed.
+
+    Raises:
+        BadInputError: It has another form; the message never repeats it.
+    """
+    if clean_text(reference) != reference or not _SECRET_REFERENCE.fullmatch(reference):
+        raise BadInputError(f"{what}: a secret is given by reference, as env:NAME or file:/path, never as the value")
+    return reference
