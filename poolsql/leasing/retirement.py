@@ -57,8 +57,10 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
 
     Raises:
         UnknownNameError: There is no such profile.
-        BadInputError: The profile's state does not allow it.
+        BadInputError: The profile's state does not allow it, or there is no such action.
     """
+    if action not in _CHANGES:
+        raise BadInputError(f"there is no action {action!r}; known are {', '.join(_CHANGES)}")
     allowed, becomes = _CHANGES[action]
     with database.transaction() as connection:
         row = connection.execute(

@@ -13,7 +13,7 @@ WITH failed AS MATERIALIZED (
             SELECT FROM poolsql.profiles AS sibling
             WHERE sibling.launcher_id = launchers.id AND sibling.state = 'active'
             LIMIT 2
-        ) AS some) AS siblings
+        ) AS few) AS siblings
     FROM poolsql.leases
     JOIN poolsql.profiles ON profiles.id = leases.profile_id
     JOIN poolsql.launchers ON launchers.id = profiles.launcher_id
@@ -22,8 +22,8 @@ WITH failed AS MATERIALIZED (
 ),
 verdict AS MATERIALIZED (
     SELECT failed.*, CASE
-        WHEN %(fault)s = 'profile' AND failed.holds > 0 AND failed.sibling_started_since THEN 'pause'
-        WHEN %(fault)s = 'profile' AND failed.holds > 1 AND failed.started_today
+        WHEN %(fault)s::text = 'profile' AND failed.holds > 0 AND failed.sibling_started_since THEN 'pause'
+        WHEN %(fault)s::text = 'profile' AND failed.holds > 1 AND failed.started_today
              AND cardinality(failed.failed_profiles) = 1 THEN 'pause'
         WHEN failed.failures >= 3 AND cardinality(failed.failed_profiles) >= failed.siblings THEN 'breaker'
         ELSE 'hold'
@@ -35,7 +35,7 @@ noted AS (
     SET start_failures = verdict.failures,
         failed_profiles = verdict.failed_profiles,
         breaker_openings = verdict.breaker_openings + (verdict.verdict = 'breaker' AND NOT verdict.open)::int,
-        breaker_reason = CASE WHEN verdict.verdict = 'breaker' THEN %(reason)s ELSE launchers.breaker_reason END,
+        breaker_reason = CASE WHEN verdict.verdict = 'breaker' THEN %(reason)s::text ELSE launchers.breaker_reason END,
         -- Starts that were under way when it opened tell the same news again: it grows only once it has ended.
         breaker_open_until = CASE
             WHEN verdict.verdict = 'breaker' AND NOT verdict.open THEN clock_timestamp() + least(

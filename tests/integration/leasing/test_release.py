@@ -9,6 +9,7 @@ import pytest
 
 from poolsql.errors import BadInputError, LeaseLostError, UnknownLeaseError
 from poolsql.leasing import reports
+from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import BROWSER_STARTED, BROWSER_STARTING, RECORD_VISIT, RELEASE, LeaseName, Visit
 from tests.fixtures.fleets import Desk, FaultyDatabase, name_of, seconds
@@ -190,15 +191,16 @@ def test_a_with_block_keeps_what_was_released_inside(desk: Desk) -> None:
 
 def test_a_with_block_whose_lease_was_lost_says_so(desk: Desk) -> None:
     with pytest.raises(LeaseLostError, match="refused"), desk.lease() as lease:
-        desk.expire(lease.id)
-        desk.reaper().run_once()
+        desk.reap(lease.id)
 
 
 def test_a_with_block_whose_lease_was_lost_lets_its_own_exception_through(desk: Desk) -> None:
+    def lose_and_fail(lease: Lease) -> None:
+        desk.reap(lease.id)
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError), desk.lease() as lease:
-        desk.expire(lease.id)
-        desk.reaper().run_once()
-        _ = 1 / 0
+        lose_and_fail(lease)
 
 
 # Repeated
@@ -253,11 +255,7 @@ def test_a_visit_is_known_written_although_its_lease_was_reaped_meanwhile_i6(
 ) -> None:
     lease = desk.hold(desk.granted(), database=faulty)
 
-    def reap() -> None:
-        desk.expire(lease.id)
-        desk.reaper().run_once()
-
-    faulty.lose_answer_of(RECORD_VISIT, then=reap)
+    faulty.lose_answer_of(RECORD_VISIT, then=lambda: desk.reap(lease.id))
     lease.record(Visit(outcome=Outcome.NOT_FOUND))
     assert [visit.outcome for visit in desk.visits(lease.id)] == ["not_found", "lease_expired"]
     assert desk.refused(lease.id) == []
@@ -359,8 +357,7 @@ def test_a_released_lease_takes_no_more_visits_i2(desk: Desk) -> None:
 
 def test_a_refused_release_tells_that_the_lease_is_lost(desk: Desk) -> None:
     lease = desk.lease()
-    desk.expire(lease.id)
-    desk.reaper().run_once()
+    desk.reap(lease.id)
     with pytest.raises(LeaseLostError, match="ended by the reaper as lease_expired"):
         lease.release()
     assert lease.lost is not None
