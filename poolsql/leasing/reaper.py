@@ -106,7 +106,8 @@ class Reaper:
         while rows := self._database.run(CLAIM_RECLAIM, claim):
             (row,) = rows
             try:
-                rung = self._stop_browser(row.browser)
+                # A fenced lease may have none.
+                rung = self._stop_browser(row.browser) if row.browser is not None else None
             except PoolsqlError as error:
                 reaped.stuck += 1
                 log.warning("lease %d: its browser is not proven stopped: %s", row.lease_id, error)

@@ -15,6 +15,7 @@ from poolsql.database.engine import Database
 from poolsql.database.tables import launchers, pools, profile_tags, profiles, proxies
 from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing.policy import PoolPolicy
+from poolsql.text import clean_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,11 @@ def find_pool(database: Database, name: str) -> PoolRow:
     """
     policy_columns = [pools.c[column] for column in PoolPolicy.__dataclass_fields__]
     with database.connect() as connection:
-        row = connection.execute(select(pools.c.id, *policy_columns).where(pools.c.name == name)).mappings().first()
+        row = (
+            connection.execute(select(pools.c.id, *policy_columns).where(pools.c.name == clean_text(name)))
+            .mappings()
+            .first()
+        )
         if row is None:
             known = connection.execute(select(pools.c.name).order_by(pools.c.name).limit(20)).scalars().all()
             raise UnknownNameError(
@@ -116,7 +121,7 @@ def find_launcher(database: Database, name: str) -> LauncherRow:
     """
     query = select(launchers.c.id, launchers.c.name, launchers.c.kind, launchers.c.options)
     with database.connect() as connection:
-        row = connection.execute(query.where(launchers.c.name == name)).one_or_none()
+        row = connection.execute(query.where(launchers.c.name == clean_text(name))).one_or_none()
     if row is None:
         raise UnknownNameError(f"there is no launcher {name!r}")
     return LauncherRow(*row)
@@ -193,7 +198,6 @@ def add_profile(
                     proxy_id=proxy_id,
                     exclusive_proxy_id=None if shared else proxy_id,
                     key=_name(key, "profile"),
-                    tags=sorted(set(tags)),
                     options=dict(options or {}),
                     seed=seed,
                     state="new" if new else "active",
@@ -205,8 +209,12 @@ def add_profile(
 
 
 def set_tags(connection: Connection, profile_id: int, tags: Sequence[str]) -> None:
-    """Give a profile these tags, in its own row and in the table that finds the rare ones."""
-    wanted = sorted(set(tags))
+    """Give a profile these tags, in its own row and in the table that finds the rare ones.
+
+    Raises:
+        BadInputError: A tag is empty, too long, or not storable.
+    """
+    wanted = sorted({_name(tag, "tag") for tag in tags})
     connection.execute(update(profiles).where(profiles.c.id == profile_id).values(tags=wanted))
     connection.execute(delete(profile_tags).where(profile_tags.c.profile_id == profile_id))
     if wanted:
@@ -214,14 +222,14 @@ def set_tags(connection: Connection, profile_id: int, tags: Sequence[str]) -> No
 
 
 def _id_of(connection: Connection, table: Table, name: str, kind: str) -> int:
-    found = connection.execute(select(table.c.id).where(table.c.name == name)).scalar()
+    found = connection.execute(select(table.c.id).where(table.c.name == clean_text(name))).scalar()
     if found is None:
         raise UnknownNameError(f"there is no {kind} {name!r}; define it first")
     return int(found)
 
 
 def _name(text: str, kind: str) -> str:
-    if not text.strip() or "\x00" in text or len(text) > 500:
+    if not text.strip() or len(text) > 500 or clean_text(text) != text:
         raise BadInputError(f"{kind} {text[:50]!r}: a name needs 1 to 500 characters, not only blanks, no NUL")
     return text
 

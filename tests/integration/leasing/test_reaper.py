@@ -14,6 +14,7 @@ import pytest
 from poolsql.errors import LeaseLostError, StopNotProvenError
 from poolsql.leasing import reports
 from poolsql.leasing.checkout import record_miss
+from poolsql.leasing.fencing import fence
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
@@ -330,3 +331,26 @@ def test_a_browser_of_an_earlier_lease_says_nothing_about_the_next_i3(desk: Desk
     again = desk.granted()
     desk.release(again)
     assert not desk.attempt(again.lease_id).browser_started
+
+
+# After a restore or a failover (I2)
+
+
+def test_a_fenced_lease_is_ended_by_the_reaper_also_without_a_browser_i2(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=2)
+    with_browser, without = desk.lease(), desk.lease()
+    with_browser.browser_starting({"pid": 1}, machine=None, directory=None)
+    assert fence(desk.database, who="eva", reason="failover") == 2
+    for lease in (with_browser, without):
+        with pytest.raises(LeaseLostError, match="is being reclaimed"):
+            lease.release(stop_rung="term")
+    stopped: list[object] = []
+
+    def stop(browser: Mapping[str, Any]) -> str:
+        stopped.append(browser)
+        return "term"
+
+    reaped = desk.reaper(stop_browser=stop).run_once()
+    assert (reaped.stuck, {attempt.lease_id for attempt in reaped.attempts}) == (0, {with_browser.id, without.id})
+    assert stopped == [{"pid": 1}]
+    assert desk.attempt(without.id).stop_rung is None
