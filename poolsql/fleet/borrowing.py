@@ -138,11 +138,11 @@ class BorrowedBrowser:
 
     def _report_late(self, verdict: Verdict | None) -> None:
         """Keep as refused what the holder of a lost lease had to report (I2)."""
-        said = verdict or Verdict(Outcome.SUCCESS, "")
         database, worker, name = self._runtime.database, self._runtime.worker, self.lease.name
         try:
             seen = reports.look(database, name)
-            reports.refuse(database, worker, name, seen, kind="release", outcome=said.outcome, detail=said.detail)
+            outcome, detail = (verdict.outcome, verdict.detail) if verdict is not None else (None, None)
+            reports.refuse(database, worker, name, seen, kind="release", outcome=outcome, detail=detail)
         except LeaseError as refused:
             log.debug("%s", refused)
         except DatabaseError as error:

@@ -282,8 +282,11 @@ def _raise_unless_moot(problem: PoolsqlError, error: BaseException | None, *, be
 
 
 def _follows_from_loss(error: BaseException | None) -> bool:
-    """Whether an error of the block can come from its browser being stopped, as it is when the lease is lost."""
-    return isinstance(error, Exception) and classify_error(error).outcome is Outcome.BROWSER_CRASHED
+    """Whether an error of a block whose lease is lost can come from its browser being stopped.
+
+    Calls under way fail in many ways then: with a closed target, or as an aborted page load.
+    """
+    return type(error).__module__.startswith("playwright.")
 
 
 def _give_back_unconnected(borrowed: BorrowedBrowser, error: BaseException) -> None:
