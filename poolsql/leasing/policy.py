@@ -82,15 +82,42 @@ _POSITIVE = (
     *("ttl", "renew", "max_lease", "failure_cooldown", "failure_cooldown_cap", "hold", "hold_cap"),
     *("block_pause", "rate_pause", "site_back_off", "site_back_off_cap", "pause_cap"),
 )
+_FROM_ZERO = ("lost_cooldown", "rest")
+_OPTIONAL_COUNTS = ("retire_after", "max_uses", "target_size")
+_LARGEST_COUNT = 2**31 - 1
+"""What an integer column holds."""
 
 
 def _check(policy: PoolPolicy) -> None:
+    problems = _problems_of_durations(policy) or _contradictions(policy)
+    for name in (*_OPTIONAL_COUNTS, "retire_window"):
+        number = getattr(policy, name)
+        if not _is_count(number) and not (number is None and name in _OPTIONAL_COUNTS):
+            problems.append(f"{name} must be a whole number from 1")
+    rate = policy.retire_rate
+    if rate is not None and not (_is_number(rate) and 0 < rate <= 1):
+        problems.append("retire_rate must be above 0 and at most 1")
+    if problems:
+        raise BadInputError("pool policy: " + "; ".join(problems))
+
+
+def _problems_of_durations(policy: PoolPolicy) -> list[str]:
     problems: list[str] = []
-    problems += [
-        f"{name} is 0; a time-out or pause of 0 would never end or never pause"
-        for name in _POSITIVE
-        if not getattr(policy, name)
-    ]
+    for name in (*_POSITIVE, *_FROM_ZERO, "max_age"):
+        value = getattr(policy, name)
+        if value is None and name == "max_age":
+            continue
+        if not isinstance(value, timedelta) or value < timedelta(0):
+            problems.append(f"{name} must be a duration; write seconds or text such as '90s' or '2m'")
+        elif not value and name in _POSITIVE:
+            problems.append(f"{name} is 0; a time-out or pause of 0 would never end or never pause")
+        elif not value and name == "max_age":
+            problems.append("max_age is 0; leave it out to switch it off")
+    return problems
+
+
+def _contradictions(policy: PoolPolicy) -> list[str]:
+    problems: list[str] = []
     if policy.renew >= policy.ttl / 2:
         problems.append(
             f"renew ({format_duration(policy.renew)}) must be less than half of ttl ({format_duration(policy.ttl)})"
@@ -103,13 +130,12 @@ def _check(policy: PoolPolicy) -> None:
         problems.append("failure_cooldown must not exceed failure_cooldown_cap")
     if policy.hold > policy.hold_cap:
         problems.append("hold must not exceed hold_cap")
-    for name in ("retire_after", "max_uses", "retire_window", "target_size"):
-        number = getattr(policy, name)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            problems.append(f"{name} must be a whole number from 1")
-    if policy.retire_rate is not None and not 0 < policy.retire_rate <= 1:
-        problems.append("retire_rate must be above 0 and at most 1")
-    if policy.max_age is not None and not policy.max_age:
-        problems.append("max_age is 0; leave it out to switch it off")
-    if problems:
-        raise BadInputError("pool policy: " + "; ".join(problems))
+    return problems
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST_COUNT
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
