@@ -20,7 +20,7 @@ CONTENTION_TRIES = 20
 LEAST_CONTENTION_TRIES = 3
 """How often even without patience: most deadlocks are over at the second try."""
 
-_SILENCE = 1.0
+SILENCE = 1.0
 """Seconds for which trying again is nobody's business."""
 
 
@@ -97,7 +97,7 @@ def _reason(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
-    return re.sub(r"^connection (failed|is bad): |^.* failed: FATAL: +", "", lines[0])
+    return re.sub(r"^.* failed: FATAL: +|^connection (failed|is bad): ", "", lines[0])
 
 
 def translate(error: BaseException, address: str) -> PoolsqlError:
@@ -154,7 +154,7 @@ def retrying(address: str, *, patience: float) -> Retrying:
 
     def tell(state: RetryCallState) -> None:
         nonlocal told
-        if told or (state.seconds_since_start or 0.0) < _SILENCE:
+        if told or (state.seconds_since_start or 0.0) < SILENCE:
             return
         told = True
         reason = _reason(driver_error(_error(state)) or _error(state))
