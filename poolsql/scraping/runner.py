@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 CLAIM_MARGIN = 60.0
 """Seconds beyond the wait for a profile for which a claimed task stays claimed: starting a browser takes a while."""
 
-_DRIVER_HAS_ENDED = "reading from the driver"
+DRIVER_ANSWERS_WITHIN = 10.0
 
 
 class DriverLostError(PoolsqlError):
@@ -148,13 +148,15 @@ class Runner:
                 wait=self._options.profile_wait,
                 playwright=playwright,
             ) as session:
-                detail = await self._visit_in_slot(task, session, at_least=known.rules.delay)
-            _check_driver(detail)
+                outcome = await self._visit_in_slot(task, session, at_least=known.rules.delay)
+            if outcome is Outcome.BROWSER_CRASHED:
+                await _check_driver(playwright)
         except NoProfileAvailableError as error:
             await self._put_back(task, delay=_seconds_until(error.next_free_at))
         except LaunchFailedError as error:
             log.warning("%s: %s", task.url, error, extra=fields)
             await self._put_back_tried(task, Outcome.LAUNCH_FAILED, detail=str(error))
+            await _check_driver(playwright)
         except LeaseLostError as error:
             # Refused results are recorded; the task comes back when the reaper has ended its lease.
             log.warning("%s: %s", task.url, error, extra=fields)
@@ -174,7 +176,7 @@ class Runner:
             browser_failed = isinstance(error, PlaywrightError | TimeoutError)
             outcome = Outcome.BROWSER_CRASHED if browser_failed else verdict.outcome
             await self._put_back_tried(task, outcome, detail=verdict.detail)
-            _check_driver(verdict.detail)
+            await _check_driver(playwright)
 
     async def _keep_off(self, task: Task, rules: RobotsRules, *, ask_again_in: float) -> None:
         agent = self._fleet.settings.agent
@@ -186,21 +188,21 @@ class Runner:
             detail = f"robots.txt forbids it to {agent}"
             await self._put_back(task, outcome=Outcome.ROBOTS_DISALLOWED, ends=True, detail=detail)
 
-    async def _visit_in_slot(self, task: Task, session: AsyncSession, *, at_least: timedelta | None) -> str:
-        """Visit the task's page in its host's next slot; returns what the visit's verdict says."""
+    async def _visit_in_slot(self, task: Task, session: AsyncSession, *, at_least: timedelta | None) -> Outcome:
+        """Visit the task's page in its host's next slot; returns the visit's outcome."""
         lease = session.lease
         slot = await self._wait_for_slot(task, at_least=at_least)
         if not slot.granted:
             session.report(Outcome.CANCELLED, detail=f"not loaded: {slot.reason}")
             await self._put_back(task, delay=slot.wait)
-            return ""
+            return Outcome.CANCELLED
         if not await self._call(lambda: tasks.attach_lease(self._database, task, lease)):
             session.report(Outcome.CANCELLED, detail="not loaded: somebody else has the task by now")
-            return ""
+            return Outcome.CANCELLED
         options = self._options
         seen = await visit(session, task, self._handler, seconds=options.task_timeout, page_rules=options.page_rules)
         await self._call(lambda: self._finish(task, session, seen))
-        return seen.verdict.detail
+        return seen.verdict.outcome
 
     async def _wait_for_slot(self, task: Task, *, at_least: timedelta | None) -> Slot:
         slot = await self._call(
@@ -274,11 +276,17 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check_driver(detail: str) -> None:
-    """A driver that has ended fails every task from now on, and would have every profile held for it.
+async def _check_driver(playwright: Playwright) -> None:
+    """A driver that has ended fails every task from now on, and each browser would be blamed for it.
 
     Raises:
-        DriverLostError: That is what `detail`, the text of an error of the driver, says.
+        DriverLostError: It does not answer.
     """
-    if _DRIVER_HAS_ENDED in detail:
-        raise DriverLostError("Playwright's driver process has ended; start the worker again")
+    try:
+        async with asyncio.timeout(DRIVER_ANSWERS_WITHIN):
+            context = await playwright.request.new_context()
+            await context.dispose()
+    except (PlaywrightError, TimeoutError) as error:
+        raise DriverLostError(
+            f"Playwright's driver process has ended ({type(error).__name__}); start the worker again"
+        ) from error

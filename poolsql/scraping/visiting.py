@@ -23,7 +23,7 @@ Handler = Callable[[AsyncSession, Task], Awaitable[Mapping[str, Any]]]
 """Takes what it wants from the loaded page and returns it, fit for JSON."""
 
 BROWSER_ANSWERS_WITHIN = 3.0
-"""Seconds."""
+CRASH_TOLD_WITHIN = 0.2
 
 # A form field named "title" or "body" takes that name's place in the document, so nothing here trusts those names.
 _PROBE = """
@@ -53,19 +53,14 @@ class _Watch:
         self._page = page
         self.response: Response | None = None
         """The last answer of the main frame."""
-        self.crashed = False
-        self.closed = False
-        self.gone = asyncio.Event()
-        """The page has crashed or was closed."""
+        self.crashed = asyncio.Event()
         page.on("response", self._answered)
         page.on("crash", self._crashed)
-        page.on("close", self._closed)
 
     def end(self) -> None:
-        """Look no longer; the page may still be closed by the browser's stop."""
+        """Look no longer."""
         self._page.remove_listener("response", self._answered)
         self._page.remove_listener("crash", self._crashed)
-        self._page.remove_listener("close", self._closed)
 
     def _answered(self, response: Response) -> None:
         if not response.request.is_navigation_request():
@@ -76,12 +71,7 @@ class _Watch:
                 self.response = response
 
     def _crashed(self, _: Page) -> None:
-        self.crashed = True
-        self.gone.set()
-
-    def _closed(self, _: Page) -> None:
-        self.closed = True
-        self.gone.set()
+        self.crashed.set()
 
 
 async def visit(
@@ -94,8 +84,8 @@ async def visit(
 ) -> Seen:
     """Load the task's page and hand it to the handler, for at most `seconds`; whatever happens becomes a verdict.
 
-    Only cancellation gets through. A page that crashes or closes itself ends the visit at once: after that, some
-    calls of the driver answer as if nothing had happened, and others never.
+    Only cancellation gets through. A page that crashes ends the visit at once: after that, some calls of the driver
+    answer as if nothing had happened, and others never.
 
     Args:
         session: Where to load it.
@@ -108,20 +98,25 @@ async def visit(
     watch = _Watch(session.page)
     load = _Load(session, task, handler, watch, page_rules or {})
     work = asyncio.ensure_future(load.run(seconds))
-    gone = asyncio.ensure_future(watch.gone.wait())
+    crash = asyncio.ensure_future(watch.crashed.wait())
     try:
-        await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if watch.gone.is_set():
-            verdict, result = await _judge_gone(session, watch), None
+        await asyncio.wait({work, crash}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work.done() and work.result()[0].outcome is not Outcome.SUCCESS:
+            # What a crash does to the call under way may be told before the crash.
+            await asyncio.wait({crash}, timeout=CRASH_TOLD_WITHIN)
+        if watch.crashed.is_set():
+            verdict, result = Verdict(Outcome.BROWSER_CRASHED, "the page's process crashed"), None
         elif work.done():
             verdict, result = work.result()
         else:
             verdict, result = Verdict(Outcome.TASK_TIMEOUT, f"not done within {seconds:g} s"), None
     finally:
         watch.end()
-        for running in (work, gone):
+        for running in (work, crash):
             running.cancel()
-        await asyncio.gather(work, gone, return_exceptions=True)
+        await asyncio.gather(work, crash, return_exceptions=True)
+    if verdict.outcome is Outcome.BROWSER_CRASHED and session.page.is_closed() and await _browser_answers(session):
+        verdict = Verdict(Outcome.TASK_FAILED, "the page was closed while it was in use")
     status = watch.response.status if watch.response is not None else None
     return Seen(verdict, time.monotonic() - began, status, result)
 
@@ -157,20 +152,18 @@ class _Load:
                 return verdict, None
             result = clean_json(await self._handler(self._session, self._task))
             return verdict, result if isinstance(result, dict) else {"value": result}
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is an outcome, never a dead worker
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an outcome
             return classify_error(error), None
 
 
-async def _judge_gone(session: AsyncSession, watch: _Watch) -> Verdict:
-    """A page that is gone while its browser goes on has closed itself, which is no fault of the browser's."""
-    if watch.crashed:
-        return Verdict(Outcome.BROWSER_CRASHED, "the page's process crashed")
+async def _browser_answers(session: AsyncSession) -> bool:
+    """Whether the browser goes on: then a page that is gone was closed, by its script or by the handler."""
     try:
         async with asyncio.timeout(BROWSER_ANSWERS_WITHIN):
             await session.context.cookies("http://localhost")
     except (PlaywrightError, TimeoutError):
-        return Verdict(Outcome.BROWSER_CRASHED, "the browser has ended")
-    return Verdict(Outcome.TASK_FAILED, "the page closed its own window")
+        return False
+    return True
 
 
 async def _judge_failed_load(error: PlaywrightError, response: Response | None) -> Verdict:

@@ -23,7 +23,9 @@ class HostileSite:
     Pages: ``/`` is ordinary. ``/nul`` and ``/surrogate`` have such text in `h1` and title; ``/huge?megabytes=50`` is
     streamed; ``/dialogs`` opens alert, confirm and prompt, and another alert after each; ``/unload-dialog`` objects to
     being left; ``/no-heading`` has no h1; ``/crashable`` is ordinary but on record as the one to crash; ``/frozen``
-    stops answering to scripts once loaded; ``/status/<code>?retry_after=…&empty=1``; ``/redirect/<hops>``;
+    stops answering to scripts once loaded; ``/closes-itself`` closes its window; ``/reloads`` loads itself anew all
+    the time; ``/popups`` opens windows; ``/impostor`` has form fields and scripts in the place of what a document has;
+    ``/status/<code>?retry_after=…&empty=1``; ``/redirect/<hops>``;
     ``/redirect-loop``; ``/redirect-to?url=…``; ``/login`` and ``/account`` that needs it; ``/hang-up`` gives no
     answer, ``/cut-short`` half of one, ``/drip?seconds=…`` one byte at a time; ``/slow?seconds=…``; ``/download``;
     ``/with-widget`` is an ordinary page that embeds a captcha widget in a form.
@@ -161,6 +163,16 @@ _PAGES = {
     "dialogs": _scripted("alert('one'); confirm('two'); prompt('three'); setInterval(() => alert('again'), 50)"),
     "unload-dialog": _scripted("addEventListener('beforeunload', event => event.preventDefault())"),
     "frozen": _scripted("addEventListener('load', () => setTimeout(() => { for (;;); }, 50))"),
+    "closes-itself": _scripted("setTimeout(() => window.close(), 300)"),
+    "reloads": _scripted("setInterval(() => location.reload(), 20)"),
+    "popups": _scripted("for (let i = 0; i < 5; i++) window.open('/'); setInterval(() => window.open('/'), 100)"),
+    "impostor": Response(
+        page_html(
+            "Impostor",
+            '<form name="title"></form><form name="body"></form><form name="documentElement"></form><h1>Impostor</h1>'
+            "<script>Object.defineProperty(window, 'JSON', { get() { throw 'no' } })</script>",
+        ).encode()
+    ),
     "hang-up": Response(hang_up=True),
     "cut-short": Response((b"<h1>Half",), headers=(("Content-Length", "5000"),)),
     "download": Response(b"PK", content_type="application/octet-stream"),
