@@ -19,6 +19,7 @@ from poolsql.database.addresses import readable
 from poolsql.database.failures import Failure, classify, retrying, translate
 from poolsql.database.sessions import connection_arguments
 from poolsql.database.statements import Parameters, Statement
+from poolsql.errors import DatabaseUnavailableError
 from poolsql.settings import Settings
 
 # A connection that was used just now is not asked whether it lives: the question costs a quarter of the checkout
@@ -41,6 +42,7 @@ class Database:
         """Seconds for which a lost database is tried again before `DatabaseUnavailableError` surfaces."""
         self.engine = _engine(url, connection_arguments(url, settings), pool_size)
         self._failed_at = float("-inf")
+        self._closed = False
         event.listen(self.engine, "checkin", self._stamp)
         event.listen(self.engine, "checkout", self._check)
 
@@ -65,6 +67,7 @@ class Database:
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
+        self._refuse_if_closed()
         pooled = self.engine.raw_connection()
         try:
             with _driver(pooled).cursor(row_factory=namedtuple_row) as cursor:
@@ -105,7 +108,8 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Close all idle connections; those in use are closed when they come back."""
+        """Close all idle connections; those in use are closed when they come back, and no new one is made."""
+        self._closed = True
         self.engine.dispose()
 
     def forget(self) -> None:
@@ -124,6 +128,7 @@ class Database:
 
     def _answering(self) -> Connection:
         """A connection that is not dead: the work on it, unlike a hot statement, is not repeated."""
+        self._refuse_if_closed()
         connection = self.engine.connect()
         try:
             if "idle_since" in connection.info:
@@ -142,7 +147,13 @@ class Database:
             self._failed_at = elapsed_clock()
         return lost
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise DatabaseUnavailableError(f"database {self.address}: this connection was closed; connect anew")
+
     def _stamp(self, _: object, record: ConnectionPoolEntry) -> None:
+        if self._closed:
+            record.invalidate()
         record.info["idle_since"] = elapsed_clock()
 
     def _check(self, connection: Any, record: ConnectionPoolEntry, _: object) -> None:

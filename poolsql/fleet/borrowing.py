@@ -95,6 +95,7 @@ class BorrowedBrowser:
 
     def __init__(self, runtime: Runtime, lease: Lease, browser: RunningBrowser) -> None:
         self._runtime = runtime
+        self._worker = runtime.worker
         self.lease = lease
         self.browser = browser
         self._lock = threading.Lock()
@@ -102,6 +103,7 @@ class BorrowedBrowser:
         self._callbacks: list[Callable[[], None]] = []
         # A lost lease must not go on driving the profile. The reaper stops the browser too; whoever is first.
         lease.when_lost(self._stop_after_loss)
+        runtime.began(self)
 
     def when_lost(self, callback: Callable[[], None]) -> None:
         """Call this when the lease is lost and before its browser is stopped; it must return soon."""
@@ -125,6 +127,7 @@ class BorrowedBrowser:
         Raises:
             LeaseLostError: The lease was lost before; the browser is stopped all the same, and the report refused.
         """
+        self._runtime.ended(self)
         rung = self.stop()
         if self.lease.lost is not None:
             self._report_late(verdict)
@@ -136,9 +139,13 @@ class BorrowedBrowser:
             stop_rung=rung,
         )
 
+    def end(self) -> None:
+        """Give it back because its fleet is closed; the block that uses it finds the browser gone."""
+        _quietly(self.lease, lambda: self.give_back(Verdict(Outcome.CANCELLED, "its fleet was closed")))
+
     def _report_late(self, verdict: Verdict | None) -> None:
         """Keep as refused what the holder of a lost lease had to report (I2)."""
-        database, worker, name = self._runtime.database, self._runtime.worker, self.lease.name
+        database, worker, name = self._runtime.database, self._worker, self.lease.name
         try:
             seen = reports.look(database, name)
             outcome, detail = (verdict.outcome, verdict.detail) if verdict is not None else (None, None)

@@ -115,7 +115,10 @@ class Fleet:
         return retirement.retire_due(self.database)
 
     def close(self) -> None:
-        """Sign the worker off and close all connections; closing twice is no error. Leases still held expire."""
+        """End browser sessions, sign the worker off and close all connections. Closing twice is no error.
+
+        Leases that are still held are lost to their holders and expire.
+        """
         self._runtime.close()
 
     def __enter__(self) -> Self:

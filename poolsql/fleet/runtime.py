@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
 from uuid import UUID
 
 from poolsql.clocks import elapsed_clock
@@ -26,6 +27,14 @@ REAP_AGAIN_AFTER = 1.0
 """Seconds; waiting checkouts of one process do not reap more often than this."""
 
 
+class Session(Protocol):
+    """A browser that was borrowed."""
+
+    def end(self) -> None:
+        """Stop it and give its profile back; must not raise errors of ours."""
+        ...
+
+
 class Runtime:
     """Shared by everything that one `Fleet` hands out. After a fork the child is a new worker without leases."""
 
@@ -42,6 +51,7 @@ class Runtime:
         self._keeper: Keeper | None = None
         self._reaped_at = float("-inf")
         self._closed = False
+        self._sessions: set[Session] = set()
         _runtimes.add(self)
 
     @property
@@ -75,6 +85,19 @@ class Runtime:
                 self._keeper = Keeper(self.database, worker)
             return self._keeper
 
+    def began(self, session: Session) -> None:
+        """A browser was borrowed: it has to end when the fleet is closed."""
+        with self._lock:
+            if not self._closed:
+                self._sessions.add(session)
+                return
+        session.end()
+
+    def ended(self, session: Session) -> None:
+        """A browser was given back."""
+        with self._lock:
+            self._sessions.discard(session)
+
     def reap(self) -> Reaped:
         """Take back what expired or belonged to dead processes of this machine, and stop its browsers."""
         return self._reaper.run_once()
@@ -98,12 +121,15 @@ class Runtime:
         return True
 
     def close(self) -> None:
-        """End the keeper and sign the worker off; leases that are still held expire."""
+        """End browser sessions and the keeper, and sign the worker off; leases that are still held expire."""
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
             keeper, self._keeper = self._keeper, None
+            sessions, self._sessions = self._sessions, set()
         self.threads.close()
+        for session in sessions:
+            session.end()
         if keeper is not None:
             keeper.close()
         if worker is not None:
@@ -117,6 +143,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = None
         self._keeper = None
+        self._sessions = set()
         self.threads.forget()
         self.database.forget()
 

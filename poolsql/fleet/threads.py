@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from poolsql.errors import BadInputError
-
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -45,9 +43,6 @@ class Threads:
 
         When the caller is cancelled meanwhile, the work is waited for, its result is given to `undo` (in a thread
         too), and then the cancellation is raised, whatever became of the work.
-
-        Raises:
-            BadInputError: The fleet is closed.
         """
         running = self._start(work)
         if not await _end_of(running):
@@ -64,10 +59,9 @@ class Threads:
 
     def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         with self._lock:
-            if self._closed:
-                raise BadInputError("this fleet is closed; connect anew")
-            if self._executor is None:
+            if self._executor is None and not self._closed:
                 self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="poolsql")
+            # What comes after the end, such as leaving a block, is left to asyncio's own threads.
             return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 

@@ -26,6 +26,9 @@ IDLE_SECONDS = 5.0
 """How long the thread waits for the next lease before it ends."""
 
 
+CLOSED = "its fleet was closed"
+
+
 class Kept(Protocol):
     """What the keeper needs of a lease."""
 
@@ -74,10 +77,13 @@ class Keeper:
             due = elapsed_clock() + lease.renew_every
             self._next_renewal = min(self._next_renewal, due) if self._leases else due
             self._leases[lease.name.lease_id] = lease
-            if self._thread is None:
+            closed = self._closed
+            if self._thread is None and not closed:
                 self._thread = threading.Thread(target=self._run, name="poolsql-keeper", daemon=True)
                 self._thread.start()
             self._changed.notify()
+        if closed:
+            self._lose(lease, CLOSED)
 
     def forget(self, lease: Kept) -> None:
         """Stop renewing this lease; returns when no renewal of it is under way."""
@@ -111,12 +117,14 @@ class Keeper:
             self._lose(lease, "the database no longer knows it as live")
 
     def close(self) -> None:
-        """Forget all leases and end the thread."""
+        """End the thread. Leases that are still held are lost to their holders and expire."""
         with self._changed:
             self._closed = True
-            self._leases.clear()
+            leases = list(self._leases.values())
             self._changed.notify()
             thread = self._thread
+        for lease in leases:
+            self._lose(lease, CLOSED)
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=10)
 
