@@ -6,8 +6,8 @@ Follows: ${down_revision | comma,n}
 
 from __future__ import annotations
 
-from alembic import op
 import sqlalchemy as sa
+from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
@@ -20,9 +20,14 @@ COMPATIBLE_FROM = revision
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-    statement = sa.text("UPDATE poolsql.schema_information SET compatible_from = :revision")
-    op.execute(statement.bindparams(revision=COMPATIBLE_FROM))
+    set_compatible_from(COMPATIBLE_FROM)
 
 
 def downgrade() -> None:
     ${downgrades if downgrades else "pass"}
+    set_compatible_from(down_revision)
+
+
+def set_compatible_from(oldest: str) -> None:
+    statement = sa.text("UPDATE poolsql.schema_information SET compatible_from = :oldest")
+    op.execute(statement.bindparams(oldest=oldest))

@@ -111,9 +111,7 @@ def translate(error: BaseException, address: str) -> PoolsqlError:
                 "address's parameters"
             )
         case Failure.CONNECTION:
-            return DatabaseUnavailableError(
-                f"database {address} cannot be reached: {reason}; check the address and that the server runs"
-            )
+            return DatabaseUnavailableError(f"database {address} {_unavailable(cause, reason)}")
         case Failure.CONTENTION:
             return DatabaseError(f"database {address} is too busy: {reason}; try again later")
         case Failure.BUSY:
@@ -125,6 +123,15 @@ def translate(error: BaseException, address: str) -> PoolsqlError:
             return DatabaseError(f"database {address}: {reason}; let the tables' owner run: poolsql db grant ROLE")
         case Failure.OTHER:
             return DatabaseError(f"database {address}: {reason}")
+
+
+def _unavailable(cause: BaseException, reason: str) -> str:
+    state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
+    if state == "25006":
+        return f"only reads: {reason}; give the address of the server that writes"
+    if state.startswith("53") or re.search(r"too many (connections|clients)|connection slots", reason):
+        return f"has nothing left to give: {reason}; make room on the server, or raise its limits"
+    return f"cannot be reached: {reason}; check the address and that the server runs"
 
 
 def retrying(address: str, *, patience: float) -> Retrying:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from alembic import command, context
 from alembic.config import Config
+from alembic.operations.ops import MigrationScript
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
@@ -60,6 +62,9 @@ def upgrade(database: Database) -> tuple[str | None, str]:
         SchemaMismatchError: The tables are newer than this code can work with.
     """
     head = head_revision()
+    with database.connect() as connection:
+        if current_revision(connection) == head:
+            return head, head
     with one_at_a_time(database) as connection:
         before = current_revision(connection)
         if before is not None and before >= head:
@@ -135,9 +140,18 @@ def _run_migrations(connection: Connection) -> None:
             include_schemas=True,
             include_name=_ours,
             compare_server_default=True,
+            process_revision_directives=_number,
         )
         with context.begin_transaction():
             context.run_migrations()
+
+
+def _number(migration: MigrationContext, _: object, made: list[MigrationScript]) -> None:
+    """Name a new migration by the number after the last one's, so that names compare in order."""
+    assert migration.config is not None, "only the alembic command makes migrations"  # noqa: S101 - a type's wish
+    last = ScriptDirectory.from_config(migration.config).get_current_head()
+    for script in made:
+        script.rev_id = f"{int(last or 0) + 1:04}"
 
 
 def _refuse_too_new(database: Database, connection: Connection, current: str, head: str) -> None:

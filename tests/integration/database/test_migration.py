@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from alembic.script import ScriptDirectory
+from sqlalchemy import select, text
 from sqlalchemy.engine import URL
 
 from poolsql.database import locks, migration
 from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, session_lock
 from poolsql.database.migration import check_schema, head_revision, upgrade
+from poolsql.database.tables import schema_information
 from poolsql.errors import DatabaseError, SchemaMismatchError
 from tests.fixtures.catalogs import catalog
 from tests.fixtures.conditions import until
@@ -222,6 +225,58 @@ def test_newer_tables_that_this_code_cannot_work_with_are_refused(
         with pytest.raises(SchemaMismatchError, match=r"this code knows only \d+; install a newer poolsql"):
             look(upgraded)
     assert catalog(upgraded) == before
+
+
+def test_who_finds_the_work_done_does_not_wait_for_anybody(
+    upgraded: Database, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration, "UPGRADE_PATIENCE", 0.0)
+    with opened(upgraded.url).connect() as connection, session_lock(connection, Lock.UPGRADE, patience=0):
+        assert upgrade(upgraded) == (head_revision(), head_revision())
+
+
+# Writing migrations
+
+
+def test_migrations_are_numbered_one_after_the_other() -> None:
+    scripts = ScriptDirectory(os.fspath(REPOSITORY / "migrations")).walk_revisions()
+    revisions = sorted((script.revision, script.down_revision) for script in scripts)
+    numbers = [f"{number:04}" for number in range(1, len(revisions) + 1)]
+    assert revisions == list(zip(numbers, [None, *numbers], strict=False))
+
+
+def test_a_new_migration_works_as_it_is_made(upgraded: Database, tmp_path: Path) -> None:
+    """`alembic revision --autogenerate` numbers it, and what it writes runs up and down."""
+    shutil.copytree(REPOSITORY / "migrations", tmp_path / "migrations")
+    shutil.copy(REPOSITORY / "alembic.ini", tmp_path)
+    run(upgraded, "ALTER TABLE poolsql.audit DROP COLUMN reason")
+    written = upgraded.url.render_as_string(hide_password=False)
+
+    def alembic(*arguments: str) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "alembic", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.fspath(REPOSITORY), "POOLSQL_DATABASE_URL": written},
+            check=True,
+            timeout=60,
+        )
+
+    last = head_revision()
+    following = f"{int(last) + 1:04}"
+    alembic("revision", "--autogenerate", "-m", "Bring reasons back")
+    (made,) = (tmp_path / "migrations" / "versions").glob(f"{following}_*.py")
+    assert made.name == f"{following}_bring_reasons_back.py"
+    assert 'sa.Column("reason"' in made.read_text().replace("'", '"')
+    alembic("upgrade", "head")
+    with upgraded.connect() as connection:
+        compatible_from = select(schema_information.c.compatible_from)
+        assert migration.current_revision(connection) == following
+        assert connection.execute(compatible_from).scalar() == following
+        assert connection.execute(text("SELECT reason FROM poolsql.audit")).all() == []
+    alembic("downgrade", last)
+    with upgraded.connect() as connection:
+        assert migration.current_revision(connection) == last
+        assert connection.execute(compatible_from).scalar() == last
 
 
 # From an installed wheel

@@ -124,6 +124,21 @@ def test_what_is_no_failure_of_the_database(error: Exception, kind: Failure) -> 
             ),
         ),
         (
+            psycopg.OperationalError(f'{TCP}FATAL:  too many connections for role "u"'),
+            DatabaseUnavailableError,
+            'has nothing left to give: too many connections for role "u"; make room on the server, or raise its limits',
+        ),
+        (
+            with_state("53100"),
+            DatabaseUnavailableError,
+            "has nothing left to give: what happened; make room on the server, or raise its limits",
+        ),
+        (
+            with_state("25006"),
+            DatabaseUnavailableError,
+            "only reads: what happened; give the address of the server that writes",
+        ),
+        (
             with_state("40P01"),
             DatabaseError,
             "is too busy: what happened; try again later",
