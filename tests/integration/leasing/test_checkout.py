@@ -48,6 +48,19 @@ def test_the_longest_available_profile_comes_first(new_desk: Callable[..., Desk]
     assert again == [granted.profile.id for granted in (order[1], order[2], order[0])]
 
 
+def test_that_order_is_asked_for_and_no_luck_of_the_plan(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=4)
+    desk.execute(
+        "UPDATE poolsql.profiles SET available_at = clock_timestamp() - id * interval '1 second' WHERE pool_id = :pool",
+        pool=desk.pool.id,
+    )
+    with desk.opened() as session:
+        session.execute("SET LOCAL enable_indexscan = off")
+        session.execute("SET LOCAL enable_bitmapscan = off")
+        rows = [session.run(CHECKOUT, desk.request().parameters(desk.worker))[0] for _ in desk.profile_ids]
+    assert [row.profile_id for row in rows] == sorted(desk.profile_ids, reverse=True)
+
+
 def test_a_lease_tells_all_of_its_profile(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(profiles=0)
     (profile_id,) = desk.add_profiles(1, tags=["win11", "de"], options={"headless": True}, seed="s1")

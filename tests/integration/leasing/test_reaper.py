@@ -16,7 +16,7 @@ from poolsql.leasing import reports
 from poolsql.leasing.checkout import record_miss
 from poolsql.leasing.fencing import fence
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE
+from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, FINISH_RECLAIM
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
 from tests.fixtures.fleets import Desk, FaultyDatabase, name_of
 
@@ -322,6 +322,34 @@ def test_a_stop_that_took_longer_than_its_claim_ends_the_lease_once(desk: Desk) 
 
     assert desk.reaper(stop_browser=stop_slowly).run_once().attempts == []
     assert desk.attempt(granted.lease_id).stop_rung == "term"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own token", "a foreign token"])
+def test_a_lease_that_is_held_cannot_be_ended_as_reclaimed_i2(desk: Desk, own: bool) -> None:
+    granted = desk.granted()
+    desk.start_browser(granted)
+    if not own:
+        reports.begin_reclaim(desk.database, name_of(granted), detail="it froze", patience=1)
+    before = desk.picture()
+    end = {"lease_id": granted.lease_id, "stop_rung": "term", "ended_by": "reaper"}
+    assert desk.database.run(FINISH_RECLAIM, {**end, "token": granted.token if own else uuid4()}) == []
+    assert desk.picture() == before
+
+
+def test_a_profile_is_pinned_once_and_never_moved(desk: Desk) -> None:
+    def start(machine: str | None, directory: str | None) -> tuple[str | None, str | None]:
+        granted = desk.granted()
+        reports.browser_starting(
+            desk.database, desk.worker, name_of(granted), browser={}, machine=machine, directory=directory
+        )
+        desk.release(granted, stop_rung="term")
+        profile = desk.profile(desk.only)
+        return profile.machine, profile.directory
+
+    assert start(None, None) == (None, None)
+    assert start("here", None) == ("here", None)
+    assert start("there", "/data/pinned") == ("here", "/data/pinned")
+    assert start("there", "/data/moved") == ("here", "/data/pinned")
 
 
 def test_a_browser_of_an_earlier_lease_says_nothing_about_the_next_i3(desk: Desk) -> None:

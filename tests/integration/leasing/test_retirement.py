@@ -84,10 +84,10 @@ def test_a_failure_rate_of_60_percent_of_the_last_20_retires_i5(
 
 
 def test_the_share_is_compared_without_rounding_errors(new_desk: Callable[..., Desk]) -> None:
-    """0.55 * 20 is 11.000000000000002 in binary; eleven of twenty are 55 percent all the same."""
-    desk = new_desk(retire_rate=0.55, retire_after=None)
-    reasons = run(desk, pattern("s" * 9 + "B" * 11))
-    assert reasons == [None] * 19 + ["too many of its last 20 attempts were blamed on it"]
+    """0.56 * 25 is 14.000000000000002 in binary; fourteen of twenty-five are 56 percent all the same."""
+    desk = new_desk(retire_rate=0.56, retire_window=25, retire_after=None)
+    reasons = run(desk, pattern("s" * 11 + "B" * 14))
+    assert reasons == [None] * 24 + ["too many of its last 25 attempts were blamed on it"]
 
 
 def test_rules_can_be_switched_off(new_desk: Callable[..., Desk]) -> None:
