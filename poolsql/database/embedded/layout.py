@@ -99,7 +99,9 @@ def default_directory(data_dir: Path) -> Path:
     if sys.platform == "win32":
         return wished
     account = server_account(wished / "data")
-    if account is None or account.first_unreachable(_nearest_existing(wished)) is None:
+    nearest = _nearest_existing(wished)
+    # A file in the way is no reason to go elsewhere: it is told when the directory is made.
+    if account is None or not nearest.is_dir() or account.first_unreachable(nearest) is None:
         return wished
     readable = re.sub(r"[^A-Za-z0-9]+", "-", os.fspath(wished.parent)).strip("-")[-40:]
     digest = hashlib.sha256(os.fsencode(wished.parent)).hexdigest()[:8]
