@@ -133,16 +133,6 @@ def upgrade() -> None:
         comment="What starts and stops a profile's browser; its breaker keeps profiles out of a vendor's outage.",
     )
     op.create_table(
-        "loop_stamps",
-        sa.Column("loop", sa.Text(), nullable=False),
-        sa.Column("worker_id", sa.Uuid(), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("note", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("loop", "worker_id", name=op.f("loop_stamps_pk")),
-        schema="poolsql",
-        comment="When each loop of each process last went round.",
-    )
-    op.create_table(
         "misses",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("pool_id", sa.BigInteger(), nullable=False),
@@ -366,11 +356,9 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("pool_id", sa.BigInteger(), nullable=False),
-        sa.Column("options", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column(
             "created_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False
         ),
-        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["pool_id"], ["poolsql.pools.id"], name=op.f("runs_pool_id_fk")),
         sa.PrimaryKeyConstraint("id", name=op.f("runs_pk")),
         schema="poolsql",
@@ -538,7 +526,6 @@ def downgrade() -> None:
     op.drop_table("outcomes", schema="poolsql")
     op.drop_index("misses_at_idx", table_name="misses", schema="poolsql")
     op.drop_table("misses", schema="poolsql")
-    op.drop_table("loop_stamps", schema="poolsql")
     op.drop_table("launchers", schema="poolsql")
     op.drop_table("hosts", schema="poolsql")
     op.drop_table("audit", schema="poolsql")

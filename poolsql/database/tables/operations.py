@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, SmallInteger, Table, Text, Uuid, text
+from sqlalchemy import CheckConstraint, Column, SmallInteger, Table, text
 
-from poolsql.database.tables.definitions import metadata, moment, words
+from poolsql.database.tables.definitions import metadata, words
 
 schema_information = Table(
     "schema_information",
@@ -13,14 +13,4 @@ schema_information = Table(
     words("compatible_from", nullable=False),
     CheckConstraint("only_row = 1", name="only_row"),
     comment="The oldest revision whose code can still work with these tables.",
-)
-
-loop_stamps = Table(
-    "loop_stamps",
-    metadata,
-    Column("loop", Text, primary_key=True),
-    Column("worker_id", Uuid, primary_key=True),
-    moment("at", nullable=False),
-    words("note"),
-    comment="When each loop of each process last went round.",
 )

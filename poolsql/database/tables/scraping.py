@@ -43,9 +43,7 @@ runs = Table(
     identity(),
     words("name", nullable=False),
     Column("pool_id", BigInteger, ForeignKey("poolsql.pools.id"), nullable=False),
-    Column("options", JSONB, nullable=False, server_default=text("'{}'")),
     moment("created_at", now=True),
-    moment("ended_at"),
     comment="One firing of a job.",
 )
 
