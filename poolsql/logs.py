@@ -17,6 +17,7 @@ FIELDS = ("lease", "profile", "worker", "run", "task")
 """Names that a record may carry by ``extra=``; each sink writes those that are there."""
 
 _LONGEST_MESSAGE = 10_000
+_LONGEST_TRACE = 50_000
 
 # A page can put anything into a message; on a terminal it could move the cursor or fake a line.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -24,7 +25,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 def one_line(text: str) -> str:
     """Text for a terminal: without line breaks and without characters that a terminal would obey."""
-    return _CONTROL.sub(" ", clean_text(text, limit=_LONGEST_MESSAGE)).strip()
+    return _CONTROL.sub(" ", clean_text(text)).strip()
 
 
 class TextFormatter(logging.Formatter):
@@ -49,7 +50,7 @@ class JsonFormatter(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": clean_text(_message(record), limit=_LONGEST_MESSAGE),
+            "message": clean_text(_message(record)),
             **_ids(record),
         }
         trace = _trace(record)
@@ -82,7 +83,7 @@ def _message(record: logging.LogRecord) -> str:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - logging itself would print the arguments, with what is secret in them
         message = f"{record.msg} {record.args!r}"
-    return redact(message)
+    return _redacted(message, limit=_LONGEST_MESSAGE)
 
 
 def _trace(record: logging.LogRecord) -> str:
@@ -91,7 +92,13 @@ def _trace(record: logging.LogRecord) -> str:
         parts.append(logging.Formatter().formatException(record.exc_info))
     if record.stack_info:
         parts.append(record.stack_info)
-    return clean_text(redact("\n".join(parts)))
+    return clean_text(_redacted("\n".join(parts), limit=_LONGEST_TRACE))
+
+
+def _redacted(text: str, *, limit: int) -> str:
+    """The beginning of a text, redacted. Cut twice, so that no secret is cut into something that is not recognised."""
+    beginning = redact(text[: 2 * limit])
+    return beginning if len(text) <= limit else f"{beginning[:limit]}… [cut: {len(text):,} characters]"
 
 
 def _ids(record: logging.LogRecord) -> dict[str, Any]:

@@ -18,8 +18,8 @@ _lock = threading.Lock()
 
 # What looks like a secret wherever it stands. A value ends with its quotes if it has any; without, a header's goes to
 # the end of the line, and any other to the next blank or separator.
-_QUOTED = r"""\\?"(?:[^"\\]|\\.)*"?|\\?'(?:[^'\\]|\\.)*'?"""
-_IS = r"""\\?['"]?\s*(?:[:=]|=>)\s*"""
+_QUOTED = r"""\\"(?:(?!\\").)*(?:\\")?|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?"""
+_IS = r"""\\?['"]?\s*+(?:=>|[:=](?!>))\s*+(?!\[hidden)"""
 _PATTERNS = [
     # user:password@ in any address; what stands before an @ in an address of the web is a secret even without a colon
     (re.compile(r"(?<=://)[^/\s:@]*:[^/\s]*(?=@)"), HIDDEN),
@@ -32,7 +32,7 @@ _PATTERNS = [
     (re.compile(r"(?i)\b(bearer|basic)\s+(?=\S*[0-9=._~+/-])[a-z0-9._~+/=-]{8,}"), rf"\1 {HIDDEN}"),
     (
         re.compile(
-            r"(?i)\b([\w.-]*(?:password|passwd|passphrase|pwd|secret|api[_-]?key|access[_-]?key|token|credentials?))"
+            r"(?i)\b([\w.-]{0,50}?(?:password|passwd|passphrase|pwd|secret|api[_-]?key|access[_-]?key|token|credentials?))"
             rf"({_IS})(?:{_QUOTED}|[^\s'\",;&)\]}}]+)"
         ),
         rf"\1\2{HIDDEN}",
