@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,6 +39,9 @@ SECONDS = 70.0
 `SECONDS_PER_PAGE` each on top."""
 
 SECONDS_PER_PAGE = 5.0
+MANY_PAGES = 20
+"""From so many pages of the user's own on each worker has two browsers."""
+
 LOOK_EVERY = 0.25
 LOOK_FOR_VISIT_EVERY = 0.02
 """While the kill is due: a visit of a page on this machine may take no more than a few hundredths of a second."""
@@ -76,6 +78,8 @@ class _Program:
     targets: list[Target]
     handler: str
     """What the workers read from the pages: ``shop`` or ``pages``."""
+    browsers: int
+    """Of each worker at a time."""
     limit: float
     """Seconds after which whatever is left is ended."""
     names: Names
@@ -120,6 +124,10 @@ def play(console: Console, *, urls: Path | None, stay: bool) -> None:
             run = _set_up(stage, program, resources)
             _introduce(console, run)
             _show(console, run, stay=stay)
+        except KeyboardInterrupt:
+            interrupts.hold_for_good()
+            console.print("Interrupted: taking everything down.")
+            raise
         finally:
             interrupts.hold_for_good()
 
@@ -147,7 +155,7 @@ def _shop(shop: ShopSite) -> _Program:
     }
     hosts = {parse_target(url).host: name for url, (name, _) in sites.items()}
     lines = [f"{name:<8} http://{parse_target(url).host}/  {about}" for url, (name, about) in sites.items()]
-    return _Program(targets, "shop", SECONDS, Names(hosts), lines)
+    return _Program(targets, "shop", 1, SECONDS, Names(hosts), lines)
 
 
 def _own_pages(targets: list[Target]) -> _Program:
@@ -155,7 +163,8 @@ def _own_pages(targets: list[Target]) -> _Program:
     count = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
     pace = "at full speed" if all(is_loopback(host) for host in hosts) else "one load a second for each"
     line = f"{len(targets)} pages of your own on {count}, {pace}; the title and the first heading of each are read"
-    return _Program(targets, "pages", SECONDS + SECONDS_PER_PAGE * len(targets), Names(), [line])
+    browsers = 1 if len(targets) < MANY_PAGES else 2
+    return _Program(targets, "pages", browsers, SECONDS + SECONDS_PER_PAGE * len(targets), Names(), [line])
 
 
 def _set_up(stage: Stage, program: _Program, resources: ExitStack) -> _Run:
@@ -197,19 +206,22 @@ def _forget_sites(stage: Stage, program: _Program) -> None:
 
 
 def _introduce(console: Console, run: _Run) -> None:
-    policy = run.pool.policy
+    policy, plain = run.pool.policy, not console.is_terminal
     for line in run.program.sites:
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+    browsers = "one browser" if run.program.browsers == 1 else f"{run.program.browsers} browsers"
     console.print(
         f"{PROFILES} browser profiles in pool [bold]{run.pool.name}[/], {len(run.program.targets)} pages, {WORKERS} "
-        f"worker processes, each with one browser. One of them gets kill -9 in the middle of a visit.",
+        f"worker processes with {browsers} each at a time. One of them gets kill -9 in the middle of a visit.",
         highlight=False,
+        soft_wrap=plain,
     )
     console.print(
         f"Short times, to watch: a lease lives {format_duration(policy.ttl)} unless renewed; a lost profile cools "
         f"{format_duration(policy.lost_cooldown)}, a blamed one {format_duration(policy.failure_cooldown)}; a host "
         f"pauses {format_duration(policy.block_pause)} after a captcha, or as long as it says.",
         highlight=False,
+        soft_wrap=plain,
     )
     console.print("Look in from another terminal while it runs:", highlight=False)
     _print_psql(console, run.stage)
@@ -217,8 +229,7 @@ def _introduce(console: Console, run: _Run) -> None:
 
 
 def _print_psql(console: Console, stage: Stage) -> None:
-    command = f"{shlex.quote(stage.psql)} {shlex.quote(stage.url)}"
-    console.print(f"  {command}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  {stage.psql_command()}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _show(console: Console, run: _Run, *, stay: bool) -> None:
@@ -289,7 +300,9 @@ def _watching(console: Console, run: _Run) -> Iterator[_Watch]:
 def _work(watch: _Watch, run: _Run) -> Killed | None:
     """Let the workers do the run, and kill one of them; returns what that hit."""
     stage, program = run.stage, run.program
-    workers = [stage.start_worker(str(run.id), run.pool.name, program.handler, "1") for _ in range(WORKERS)]
+    workers = [
+        stage.start_worker(str(run.id), run.pool.name, program.handler, str(program.browsers)) for _ in range(WORKERS)
+    ]
     killed = None
     began = time.monotonic()
     while time.monotonic() - began < program.limit:

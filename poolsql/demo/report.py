@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from sqlalchemy import text
@@ -147,7 +147,8 @@ def show_query(console: Console, database: Database, title: str, query: str, **p
     table = _table(title)
     for heading in rows[0]._fields if rows else ("nothing",):
         numbers = bool(rows) and all(not isinstance(getattr(row, heading), str | None) for row in rows)
-        table.add_column(heading.replace("_", " "), overflow="fold", justify="right" if numbers else "left")
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(heading.replace("_", " "), overflow="fold", justify=justify, no_wrap=heading == "host")
     for row in rows:
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
     console.print(table)

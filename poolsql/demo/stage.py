@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 from sqlalchemy import text
@@ -71,6 +73,14 @@ class Stage:
     """The database goes when the demo goes."""
     interrupts: Interrupts
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def psql_command(self) -> str:
+        """A line for a shell that opens the database, without its password."""
+        parts = urlsplit(self.url)
+        user, _, place = parts.netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}@{place}" if user else place
+        query = "&".join(pair for pair in parts.query.split("&") if not pair.startswith("password="))
+        return shlex.join([self.psql, urlunsplit(("postgresql", netloc, parts.path or "/", query, ""))])
 
     def start_worker(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a worker process; what it logs goes to a file in the stage's directory."""

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from playwright.async_api import Error as PlaywrightError
@@ -35,8 +36,10 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-CLAIM_MARGIN = 60.0
-"""Seconds beyond the wait for a profile for which a claimed task stays claimed: starting a browser takes a while."""
+CLAIM_SECONDS = 15.0
+"""For how long a task is claimed at a time; so long it takes to come back when its worker dies before its visit."""
+
+CLAIMS_KEPT_EVERY = 4.0
 
 DRIVER_ANSWERS_WITHIN = 10.0
 
@@ -74,6 +77,9 @@ class Runner:
         self._options = options
         self._robots = RobotsCache(self._database, agent=fleet.settings.agent)
         self._threads = Threads()
+        self._claimed: dict[int, Task] = {}
+        # Held while claims are prolonged: whoever names a claim names the moment at which it ends.
+        self._claims = asyncio.Lock()
 
     async def run(self) -> None:
         """Work until the run is over.
@@ -85,10 +91,11 @@ class Runner:
         """
         try:
             async with async_playwright() as playwright, asyncio.TaskGroup() as group:
-                upkeep = group.create_task(self._upkeep())
+                loops = [group.create_task(self._upkeep()), group.create_task(self._keep_claims())]
                 hands = [group.create_task(self._work(playwright)) for _ in range(self._options.concurrency)]
                 await asyncio.wait(hands)
-                upkeep.cancel()
+                for loop in loops:
+                    loop.cancel()
         except* DriverLostError as lost:
             raise DriverLostError(str(lost.exceptions[0])) from None
         finally:
@@ -105,6 +112,26 @@ class Runner:
                 log.exception("upkeep failed unexpectedly, trying again")
             await asyncio.sleep(self._options.upkeep_every)
 
+    async def _keep_claims(self) -> None:
+        while True:
+            await asyncio.sleep(CLAIMS_KEPT_EVERY)
+            async with self._claims:
+                claimed = list(self._claimed.values())
+                if not claimed:
+                    continue
+                try:
+                    await self._call(partial(tasks.keep_claims, self._database, claimed, seconds=CLAIM_SECONDS))
+                except PoolsqlError as error:
+                    log.warning("claims were not prolonged, trying again: %s", error)
+                except Exception:
+                    log.exception("claims were not prolonged, trying again")
+
+    async def _let_go(self, task: Task) -> None:
+        """Prolong the task's claim no more; a round that is under way is waited for, since it moves the claim's end."""
+        self._claimed.pop(task.id, None)
+        async with self._claims:
+            pass
+
     def _return_orphans(self) -> int:
         return tasks.return_orphans(self._database, self._run_id)
 
@@ -119,7 +146,11 @@ class Runner:
                     soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
                     await asyncio.sleep(soon * random.uniform(0.8, 1.0))  # noqa: S311 - spreads the workers
                     continue
-                await self._try(task, playwright)
+                self._claimed[task.id] = task
+                try:
+                    await self._try(task, playwright)
+                finally:
+                    self._claimed.pop(task.id, None)
             except DatabaseError as error:
                 if _is_cancelled():
                     raise asyncio.CancelledError from error
@@ -128,9 +159,8 @@ class Runner:
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - spreads the workers
 
     async def _claim(self) -> Task | None:
-        seconds = self._options.profile_wait + CLAIM_MARGIN
         return await self._threads.run(
-            lambda: tasks.claim_task(self._database, self._run_id, seconds=seconds),
+            lambda: tasks.claim_task(self._database, self._run_id, seconds=CLAIM_SECONDS),
             undo=lambda task: tasks.put_back(self._database, task) if task is not None else None,
         )
 
@@ -196,6 +226,7 @@ class Runner:
             session.report(Outcome.CANCELLED, detail=f"not loaded: {slot.reason}")
             await self._put_back(task, delay=slot.wait)
             return Outcome.CANCELLED
+        await self._let_go(task)
         if not await self._call(lambda: tasks.attach_lease(self._database, task, lease)):
             session.report(Outcome.CANCELLED, detail="not loaded: somebody else has the task by now")
             return Outcome.CANCELLED
@@ -253,6 +284,7 @@ class Runner:
         ends: bool = False,
         detail: str | None = None,
     ) -> None:
+        await self._let_go(task)
         await self._call(
             lambda: tasks.put_back(
                 self._database, task, delay=delay, tried=tried, outcome=outcome, ends=ends, detail=detail

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from poolsql.text import clean_text
 
 _HERE = "poolsql.scraping"
 CLAIM_TASK = Statement.load(_HERE, "claim_task")
+KEEP_CLAIMS = Statement.load(_HERE, "keep_claims")
 ATTACH_LEASE = Statement.load(_HERE, "attach_lease")
 FINISH_TASK = Statement.load("poolsql.leasing", "record_visit", "visit_effects", end=(_HERE, "finish_task"))
 PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
@@ -36,9 +37,9 @@ MOST_TRIES = 10
 """A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Task:
-    """A claimed task."""
+    """A claimed task; `keep_claims` moves the end of its claim."""
 
     id: int
     url: str
@@ -88,6 +89,18 @@ def claim_task(database: Database, run_id: int, *, seconds: float) -> Task | Non
     """Take the next task that may be tried now, for `seconds` or until a lease is attached to it."""
     rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds, "lead": LEAD})
     return Task(**rows[0]._asdict()) if rows else None
+
+
+def keep_claims(database: Database, claimed: Sequence[Task], *, seconds: float) -> None:
+    """Let the claims of tasks last for `seconds` from now; those that were over and taken by others are left so."""
+    parameters = {
+        "task_ids": [task.id for task in claimed],
+        "claims": [task.claimed_until for task in claimed],
+        "seconds": seconds,
+    }
+    kept = {row.id: row.claimed_until for row in database.run(KEEP_CLAIMS, parameters)}
+    for task in claimed:
+        task.claimed_until = kept.get(task.id, task.claimed_until)
 
 
 def attach_lease(database: Database, task: Task, lease: Lease) -> bool:

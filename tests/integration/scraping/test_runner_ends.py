@@ -23,6 +23,7 @@ from poolsql.database.embedded import open_embedded_server
 from poolsql.database.engine import Database
 from poolsql.database.migration import upgrade
 from poolsql.fleet.session import AsyncSession
+from poolsql.scraping import runner as runner_module
 from poolsql.scraping import tasks
 from poolsql.scraping.retries import RetryPolicy
 from poolsql.scraping.runner import DriverLostError
@@ -209,6 +210,26 @@ def test_a_pool_without_a_free_profile_is_waited_for(bench: Bench, site: Hostile
     with meanwhile(give_back):
         (row,) = bench.work([site.at("/")], profile_wait=0.2).values()
     assert (row.state, row.tries) == ("done", 1)
+
+
+def test_a_claim_outlives_a_long_wait_for_a_profile(
+    new_bench: Callable[..., Bench], site: HostileSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With claims of a second, a task that waits for seconds is still its worker's, and tried once."""
+    monkeypatch.setattr(runner_module, "CLAIM_SECONDS", 1.0)
+    monkeypatch.setattr(runner_module, "CLAIMS_KEPT_EVERY", 0.1)
+    bench = new_bench(profiles=1)
+    lease = bench.pool.checkout()
+    claimed = "SELECT FROM poolsql.tasks WHERE url = :url AND clock_timestamp() - changed_at > interval '2.5 seconds'"
+
+    def give_back(_: threading.Event) -> None:
+        until(lambda: bench.rows(claimed + " AND state = 'running'", url=site.at("/")), seconds=20)
+        lease.release()
+
+    with meanwhile(give_back):
+        (row,) = bench.work([site.at("/")], upkeep_every=0.05).values()
+    assert (row.state, row.tries) == ("done", 1)
+    assert len(bench.visits(row)) == 1
 
 
 def test_a_browser_that_does_not_start_ends_the_task_after_its_tries(

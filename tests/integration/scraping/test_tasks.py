@@ -364,6 +364,25 @@ def test_a_task_whose_worker_died_before_its_lease_comes_back_when_the_claim_is_
     assert not tasks.attach_lease(desk.database, task, desk.lease()), "the first claim is over"
 
 
+def test_claims_go_on_while_their_worker_lives(desk: Desk) -> None:
+    run = new_run(desk, count=3)
+    kept, taken, done = run.claimed(seconds=30), run.claimed(seconds=30), run.claimed(seconds=30)
+    tasks.put_back(desk.database, done, ends=True)
+    run.end_claim(taken)
+    assert run.return_orphans() == 1
+    new = run.claimed(seconds=30)
+    assert new.id == taken.id
+    before = [run.row(task) for task in (new, done)]
+    tasks.keep_claims(desk.database, [kept, taken, done], seconds=500)
+    assert (run.row(kept).claimed_until - run.now()).total_seconds() == pytest.approx(500, abs=20)
+    assert [run.row(task) for task in (new, done)] == before, "a claim that was over was prolonged for its old worker"
+    lease = desk.lease()
+    assert not tasks.attach_lease(desk.database, taken, lease)
+    assert tasks.attach_lease(desk.database, kept, lease), "the claim has another name now"
+    tasks.keep_claims(desk.database, [kept], seconds=500)
+    assert run.row(kept).claimed_until is None
+
+
 def test_a_late_worker_may_still_attach_while_nobody_else_has_the_task(desk: Desk) -> None:
     run = new_run(desk)
     task = run.claimed(seconds=0.0)
