@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus
 
 HIDDEN = "[hidden]"
 
@@ -51,17 +51,6 @@ def remember_secret(value: str) -> None:
     worth = {spelling for spelling in spellings if len(spelling) >= _SHORTEST and len(value) >= _SHORTEST}
     with _lock:
         _known = tuple(sorted({*_known, *worth}, key=len, reverse=True))
-
-
-def remember_address(address: str) -> None:
-    """`remember_secret` for the password in an address, if it has one."""
-    try:
-        password = urlsplit(address).password
-    except ValueError:
-        return
-    if password:
-        remember_secret(unquote(password))
-        remember_secret(password)
 
 
 def redact(text: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from poolsql.errors import BadInputError
+from poolsql.redaction import remember_secret
 
 ENV_FILE_VARIABLE = "POOLSQL_ENV_FILE"
 """Names another file than ``.env`` in the current directory; empty: none is read."""
@@ -69,6 +70,8 @@ class Settings(BaseSettings):
 def secret_text(value: str) -> str:
     """Resolve a secret reference: ``env:NAME`` or ``file:/path``; anything else is refused.
 
+    From then on `redact` hides the secret.
+
     Raises:
         BadInputError: The reference has another form, or what it names is missing, unreadable or empty.
     """
@@ -77,6 +80,7 @@ def secret_text(value: str) -> str:
         text = os.environ.get(place, "")
         if not text.strip():
             raise BadInputError(f"secret {value}: the environment variable {place} is not set, or empty")
+        remember_secret(text)
         return text
     if kind == "file" and place:
         try:
@@ -88,6 +92,7 @@ def secret_text(value: str) -> str:
             raise BadInputError(f"secret {value}: the file does not hold UTF-8 text") from None
         if not text:
             raise BadInputError(f"secret {value}: the file is empty")
+        remember_secret(text)
         return text
     raise BadInputError("a secret is given by reference, as env:NAME or file:/path, never as the value itself")
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from poolsql import redaction
-from poolsql.redaction import HIDDEN, redact, remember_address, remember_secret
+from poolsql.redaction import HIDDEN, redact, remember_secret
+from poolsql.settings import secret_text
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +47,12 @@ def test_a_secret_too_short_to_be_one_does_not_blank_out_text() -> None:
     assert redact("abc a alphabet") == "abc a alphabet"
 
 
-def test_the_password_of_an_address_is_remembered_as_written_and_as_meant() -> None:
-    remember_address("postgresql://me:hunter%322@host/x")
-    assert redact("hunter22 and hunter%322") == f"{HIDDEN} and {HIDDEN}"
-    remember_address("postgresql://me@host/x")
-    remember_address("http://[broken")
-    assert redact("me@host broken") == "me@host broken"
+def test_a_secret_that_is_resolved_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JB", "swordfish")
+    (tmp_path / "isp").write_text("hunter2\n", encoding="utf-8")
+    assert secret_text("env:JB") == "swordfish"
+    assert secret_text(f"file:{tmp_path / 'isp'}") == "hunter2"
+    assert redact("swordfish and hunter2") == f"{HIDDEN} and {HIDDEN}"
 
 
 # Recognised
