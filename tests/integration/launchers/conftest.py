@@ -15,8 +15,9 @@ pytest.register_assert_rewrite("tests.integration.launchers.conformance", "tests
 from .support import Site, children_that_are_zombies, processes_that_mention, seen_within  # noqa: E402
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
+    # Not for the session: while it is there, this thread counts as running a loop, and no other can run in it.
     with sync_playwright() as driver:
         yield driver
 
