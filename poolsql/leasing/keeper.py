@@ -130,11 +130,7 @@ class Keeper:
 
     def _run(self) -> None:
         while self._wait_until_due():
-            try:
-                self._renew_or_give_up()
-            except Exception:
-                # One lease that surprises must not keep all others from being renewed (I10).
-                log.exception("keeping leases failed unexpectedly, going on")
+            self._renew_or_give_up()
 
     def _wait_until_due(self) -> bool:
         with self._changed:
@@ -180,4 +176,8 @@ class Keeper:
             if self._leases.pop(lease.name.lease_id, None) is None:
                 return
         log.warning("lease %d is lost: %s", lease.name.lease_id, reason, extra={"lease": lease.name.lease_id})
-        lease.lose(reason)
+        try:
+            lease.lose(reason)
+        except Exception:
+            # One lease that surprises must not keep the others from being renewed or told (I10).
+            log.exception("lease %d: telling of its loss failed", lease.name.lease_id)

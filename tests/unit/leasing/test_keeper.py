@@ -150,6 +150,20 @@ def test_a_lease_that_surprises_when_it_is_lost_does_not_end_the_thread_i10(kept
     until(lambda: len(other.renewals) > renewals)
 
 
+def test_closing_tells_every_holder_even_if_one_surprises_i10(kept: Keeper, renewal: FakeRenewal) -> None:
+    leases = [FakeLease(surprise=RuntimeError("no more threads")), FakeLease()]
+    for lease in leases:
+        kept.keep(lease)
+    thread = kept._thread
+    assert thread is not None
+    kept.close()
+    assert not thread.is_alive()
+    assert [lease.reasons for lease in leases] == [[keeper.CLOSED]] * 2
+    late = FakeLease()
+    kept.keep(late)
+    assert late.reasons == [keeper.CLOSED], "nobody would renew it"
+
+
 def test_a_lease_in_doubt_is_asked_for_at_once(kept: Keeper, renewal: FakeRenewal) -> None:
     lease = FakeLease(renew_every=60, trusted_until=elapsed_clock())
     kept.keep(lease)
