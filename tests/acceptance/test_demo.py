@@ -37,6 +37,7 @@ def test_from_beginning_to_end(directory: Path) -> None:
     assert int(psql(demo, "SELECT count(*) FROM poolsql.tasks")) == 26, "the psql line does not work while it runs"
     assert demo.wait(seconds=150) == 0, demo.output
     assert demo.seconds - set_up < 90, "it has to end within 90 s after set-up"
+    assert not demo.sockets.exists()
 
     output = demo.output
     # The pages: all that can be had, and why the others can't.
@@ -83,6 +84,7 @@ def test_ctrl_c_after_the_kill_takes_everything_down(directory: Path) -> None:
     demo.press_ctrl_c()
     assert demo.wait(seconds=40) == 130, demo.output
     assert "Traceback" not in demo.output
+    assert not demo.sockets.exists()
 
 
 @pytest.mark.parametrize(("number", "line"), [(signal.SIGTERM, "Setting up"), (signal.SIGHUP, "0/26 pages")])
