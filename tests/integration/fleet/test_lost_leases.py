@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as connect_raw
 
-from poolsql import Fleet, LeaseLostError, NoProfileAvailableError, Pool
+from poolsql import Fleet, LeaseLostError, NoProfileAvailableError, Outcome, Pool, Visit
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import DatabaseUnavailableError
@@ -49,9 +49,12 @@ def test_the_browser_is_stopped_and_the_block_ends_with_lease_lost(
         until(lambda: not browser_home.processes())
         with pytest.raises(LeaseLostError):
             borrowed.lease.check()
+        with pytest.raises(LeaseLostError):
+            borrowed.lease.record(Visit(outcome=Outcome.SUCCESS, detail="a late result"))
         borrowed.report("blocked", detail="seen too late")
-    (late,) = (row for row in ledger.refused() if row.kind == "release")
-    assert (late.outcome, late.detail) == ("blocked", "seen too late")
+    late = {row.kind: (row.outcome, row.detail) for row in ledger.refused()}
+    assert late["visit"] == ("success", "a late result")
+    assert late["release"] == ("blocked", "seen too late")
     assert ledger.attempts() == []
     assert [lease.state for lease in ledger.leases()] == ["reclaiming"]
 

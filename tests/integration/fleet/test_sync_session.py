@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright import sync_api
-from playwright.sync_api import Error, sync_playwright
+from playwright.sync_api import Error
 
 from poolsql import BadInputError, Fleet, NoProfileAvailableError, Pool
 from poolsql.database.engine import Database
+from poolsql.fleet.drivers import sync_driver
 from poolsql.fleet.session import Session
-from tests.fixtures.browsers import BrowserHome, Ledger, Site, drivers, make_pool
+from tests.fixtures.browsers import BrowserHome, Ledger, Site, make_pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver() -> Iterator[None]:
+    """One driver for all of these tests: the sessions of a thread share the one that is there."""
+    with sync_driver(None):
+        yield
 
 
 def identity(pool: Pool, site: Site, profile_id: int) -> str:
@@ -141,30 +149,6 @@ def test_a_browser_that_is_killed_in_the_block_has_crashed(
     assert (attempt.outcome, attempt.blames, attempt.counted) == ("browser_crashed", "browser", False)
     assert attempt.stop_rung in {"not_running", "sigkill"}
     assert profile.waits_for == "hold"
-
-
-def test_sessions_in_each_other_use_two_profiles_and_one_driver(fleet: Fleet, site: Site) -> None:
-    pool = make_pool(fleet, profiles=2)
-    before = drivers()
-    with pool.browser() as one, pool.browser() as two:
-        assert one.profile.id != two.profile.id
-        one.page.goto(site.setting("one"))
-        two.page.goto(site.url)
-        assert two.page.inner_text("p") == ""
-        assert len(drivers() - before) == 1
-    assert drivers() == before
-    assert pool.status().available == 2
-
-
-def test_a_sync_driver_of_the_callers_own_is_used_and_left_running(shop: Pool, site: Site) -> None:
-    with sync_playwright() as playwright:
-        before = drivers()
-        with pytest.raises(BadInputError, match="give it as playwright="), shop.browser():
-            pass
-        with shop.browser(playwright=playwright) as borrowed:
-            borrowed.page.goto(site.url)
-            assert drivers() == before
-        assert drivers() == before
 
 
 def test_a_borrowed_browser_is_for_one_block(shop: Pool, ledger: Ledger) -> None:
