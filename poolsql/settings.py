@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from difflib import get_close_matches
 from functools import lru_cache
@@ -18,6 +19,8 @@ from poolsql.redaction import remember_secret
 
 ENV_FILE_VARIABLE = "POOLSQL_ENV_FILE"
 """Names another file than ``.env`` in the current directory; empty: none is read."""
+
+_SECRET_REFERENCE = re.compile(r"env:\S+|file:.+")
 
 
 def _expanded(value: object) -> object:
@@ -46,7 +49,7 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = None
     """Postgres address (``postgresql://…`` or ``postgres://…``); without it the embedded server is used."""
     direct_database_url: SecretStr | None = None
-    """Address that bypasses a connection pooler, for migrations, LISTEN and session locks; default: database_url."""
+    """Address that bypasses a connection pooler, for migrations and session locks; default: database_url."""
     data_dir: Place = Field(default_factory=lambda: user_data_path("poolsql", appauthor=False))
     """Where the embedded server and the profile directories of `local` launchers live."""
     machine: str = Field(default_factory=socket.gethostname, min_length=1, max_length=200)
@@ -67,6 +70,11 @@ class Settings(BaseSettings):
     """Product token under which robots.txt is fetched and matched."""
 
 
+def is_secret_reference(value: str) -> bool:
+    """Whether it names a secret's place, as ``env:NAME`` or ``file:/path``, instead of being the secret."""
+    return _SECRET_REFERENCE.fullmatch(value) is not None
+
+
 def secret_text(value: str) -> str:
     """Resolve a secret reference: ``env:NAME`` or ``file:/path``; anything else is refused.
 
@@ -75,26 +83,30 @@ def secret_text(value: str) -> str:
     Raises:
         BadInputError: The reference has another form, or what it names is missing, unreadable or empty.
     """
+    if not is_secret_reference(value):
+        raise BadInputError("a secret is given by reference, as env:NAME or file:/path, never as the value itself")
     kind, _, place = value.partition(":")
-    if kind == "env" and place:
+    if kind == "env":
         text = os.environ.get(place, "")
         if not text.strip():
             raise BadInputError(f"secret {value}: the environment variable {place} is not set, or empty")
-        remember_secret(text)
-        return text
-    if kind == "file" and place:
-        try:
-            text = Path(place).expanduser().read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise BadInputError(f"secret {value}: cannot read the file ({error.strerror})") from error
-        except ValueError:
-            # Not chained: the error holds what was read.
-            raise BadInputError(f"secret {value}: the file does not hold UTF-8 text") from None
-        if not text:
-            raise BadInputError(f"secret {value}: the file is empty")
-        remember_secret(text)
-        return text
-    raise BadInputError("a secret is given by reference, as env:NAME or file:/path, never as the value itself")
+    else:
+        text = _content(place, value)
+    remember_secret(text)
+    return text
+
+
+def _content(path: str, reference: str) -> str:
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadInputError(f"secret {reference}: cannot read the file ({error.strerror})") from error
+    except ValueError:
+        # Not chained: the error holds what was read.
+        raise BadInputError(f"secret {reference}: the file does not hold UTF-8 text") from None
+    if not text:
+        raise BadInputError(f"secret {reference}: the file is empty")
+    return text
 
 
 def load_settings(**overrides: object) -> Settings:

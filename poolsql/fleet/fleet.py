@@ -12,7 +12,6 @@ from poolsql.database.engine import Database
 from poolsql.database.migration import check_schema, upgrade
 from poolsql.database.opening import open_database
 from poolsql.fleet.browsers import build_launcher
-from poolsql.fleet.checks import checked_name, checked_names, checked_proxy_server, checked_secret
 from poolsql.fleet.pool import Pool
 from poolsql.fleet.runtime import Runtime
 from poolsql.leasing import registry, retirement
@@ -46,8 +45,7 @@ class Fleet:
         Raises:
             BadInputError: The policy contradicts itself; nothing was changed.
         """
-        named = checked_name(name, "pool")
-        return Pool(self._runtime, registry.define_pool(self.database, named, PoolPolicy.from_values(**policy)))
+        return Pool(self._runtime, registry.define_pool(self.database, name, PoolPolicy.from_values(**policy)))
 
     def define_launcher(
         self, name: str, *, kind: str = "local", machines: Sequence[str] | None = None, **options: Any
@@ -61,11 +59,9 @@ class Fleet:
         Raises:
             BadInputError: The kind is unknown or an option cannot be right; nothing was changed.
         """
-        row = LauncherRow(id=0, name=checked_name(name, "launcher"), kind=kind, options=options)
-        named = checked_names(machines, "machine") if machines is not None else None
-        launcher = build_launcher(row, self.settings)
+        launcher = build_launcher(LauncherRow(name, kind, options), self.settings)
         registry.define_launcher(
-            self.database, name, kind=kind, pins_machine=launcher.pins_machine, options=options, machines=named
+            self.database, name, kind=kind, pins_machine=launcher.pins_machine, options=options, machines=machines
         )
 
     def define_proxy(
@@ -88,14 +84,7 @@ class Fleet:
             ConflictError: Several profiles use it and `shared` is False.
             BadInputError: The server holds credentials, or the secret is none of the two forms.
         """
-        registry.define_proxy(
-            self.database,
-            checked_name(name, "proxy"),
-            server=checked_proxy_server(server, proxy=name),
-            username=checked_name(username, "username") if username is not None else None,
-            secret=checked_secret(secret, what=f"proxy {name!r}") if secret is not None else None,
-            shared=shared,
-        )
+        registry.define_proxy(self.database, name, server=server, username=username, secret=secret, shared=shared)
 
     def change_profile(self, profile_id: int, action: str, *, who: str, reason: str | None = None) -> None:
         """Let an operator ``activate``, ``pause``, ``resume``, ``retire`` or ``restore`` a profile; audited.

@@ -7,12 +7,12 @@ from typing import Any
 
 from poolsql.durations import Duration
 from poolsql.fleet.borrowing import Borrowing
-from poolsql.fleet.checks import LONGEST_NAME, checked_name, checked_names
 from poolsql.fleet.drivers import Driver
 from poolsql.fleet.runtime import Runtime
 from poolsql.fleet.session import Borrowed
 from poolsql.leasing import registry
 from poolsql.leasing.checkout import Request
+from poolsql.leasing.checks import LONGEST_NAME, checked_name, checked_names
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import PoolRow
@@ -148,17 +148,16 @@ class Pool:
             UnknownNameError: The launcher or proxy is not defined.
             ConflictError: The launcher has such a profile already, or the proxy belongs to another one.
         """
-        wanted = checked_names(tags, "tag")
         self._runtime.browsers.check_options(launcher, options or {})
         return registry.add_profile(
             self._runtime.database,
             self._row,
-            checked_name(key, "profile"),
+            key,
             launcher=launcher,
             proxy=proxy,
-            tags=wanted,
+            tags=tags,
             options=options,
-            seed=checked_name(seed, "seed") if seed is not None else None,
+            seed=seed,
             new=new,
         )
 

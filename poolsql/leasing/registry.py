@@ -13,7 +13,8 @@ from sqlalchemy.exc import IntegrityError
 
 from poolsql.database.engine import Database
 from poolsql.database.tables import launchers, pools, profile_tags, profiles, proxies
-from poolsql.errors import BadInputError, ConflictError, UnknownNameError
+from poolsql.errors import ConflictError, UnknownNameError
+from poolsql.leasing.checks import checked_name, checked_names, checked_proxy_server, checked_secret
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.text import clean_text
 
@@ -31,7 +32,6 @@ class PoolRow:
 class LauncherRow:
     """A launcher as the database knows it."""
 
-    id: int
     name: str
     kind: str
     options: Mapping[str, Any]
@@ -41,7 +41,6 @@ class LauncherRow:
 class ProxyRow:
     """A proxy as the database knows it; the secret is a reference."""
 
-    id: int
     name: str
     server: str
     username: str | None
@@ -52,13 +51,13 @@ def define_pool(database: Database, name: str, policy: PoolPolicy) -> PoolRow:
     """Create a pool, or give an existing one this policy.
 
     Raises:
-        BadInputError: The name is empty.
+        BadInputError: The name cannot be kept.
     """
     values = policy.columns()
     with database.connect() as connection:
         pool_id = connection.execute(
             upsert(pools)
-            .values(name=_name(name, "pool"), **values)
+            .values(name=checked_name(name, "pool"), **values)
             .on_conflict_do_update(index_elements=["name"], set_=values)
             .returning(pools.c.id)
         ).scalar_one()
@@ -100,12 +99,14 @@ def define_launcher(
 
     Raises:
         ConflictError: A launcher of that name has another kind.
+        BadInputError: A name cannot be kept.
     """
-    values = {"options": dict(options), "machines": list(machines) if machines is not None else None}
+    offered_to = list(checked_names(machines, "machine")) if machines is not None else None
+    values = {"options": dict(options), "machines": offered_to}
     with database.connect() as connection:
         found = connection.execute(
             upsert(launchers)
-            .values(name=_name(name, "launcher"), kind=kind, pins_machine=pins_machine, **values)
+            .values(name=checked_name(name, "launcher"), kind=kind, pins_machine=pins_machine, **values)
             .on_conflict_do_update(index_elements=["name"], set_=values, where=launchers.c.kind == kind)
             .returning(launchers.c.id)
         ).scalar()
@@ -119,7 +120,7 @@ def find_launcher(database: Database, name: str) -> LauncherRow:
     Raises:
         UnknownNameError: There is no such launcher.
     """
-    query = select(launchers.c.id, launchers.c.name, launchers.c.kind, launchers.c.options)
+    query = select(launchers.c.name, launchers.c.kind, launchers.c.options)
     with database.connect() as connection:
         row = connection.execute(query.where(launchers.c.name == clean_text(name))).one_or_none()
     if row is None:
@@ -134,12 +135,18 @@ def define_proxy(
 
     Raises:
         ConflictError: It is pinned to several profiles, so it can't stop being shared.
+        BadInputError: A name cannot be kept, the server holds credentials, or the secret is no reference.
     """
-    values = {"server": server, "username": username, "secret": secret, "shared": shared}
+    values = {
+        "server": checked_proxy_server(server, proxy=name),
+        "username": checked_name(username, "username") if username is not None else None,
+        "secret": checked_secret(secret, proxy=name) if secret is not None else None,
+        "shared": shared,
+    }
     with database.transaction() as connection:
         proxy_id = connection.execute(
             upsert(proxies)
-            .values(name=_name(name, "proxy"), **values)
+            .values(name=checked_name(name, "proxy"), **values)
             .on_conflict_do_update(index_elements=["name"], set_=values)
             .returning(proxies.c.id)
         ).scalar_one()
@@ -153,7 +160,7 @@ def define_proxy(
 
 def find_proxy(database: Database, proxy_id: int) -> ProxyRow:
     """The proxy of a profile."""
-    query = select(proxies.c.id, proxies.c.name, proxies.c.server, proxies.c.username, proxies.c.secret)
+    query = select(proxies.c.name, proxies.c.server, proxies.c.username, proxies.c.secret)
     with database.connect() as connection:
         return ProxyRow(*connection.execute(query.where(proxies.c.id == proxy_id)).one())
 
@@ -179,6 +186,7 @@ def add_profile(
     Raises:
         UnknownNameError: The launcher or proxy does not exist.
         ConflictError: The launcher has a profile of that key, or the proxy is pinned to another profile.
+        BadInputError: The key, the seed or a tag cannot be kept.
     """
     with database.transaction() as connection:
         launcher_id = _id_of(connection, launchers, launcher, "launcher")
@@ -197,9 +205,9 @@ def add_profile(
                     launcher_id=launcher_id,
                     proxy_id=proxy_id,
                     exclusive_proxy_id=None if shared else proxy_id,
-                    key=_name(key, "profile"),
+                    key=checked_name(key, "profile"),
                     options=dict(options or {}),
-                    seed=seed,
+                    seed=checked_name(seed, "seed") if seed is not None else None,
                     state="new" if new else "active",
                 )
                 .returning(profiles.c.id)
@@ -212,9 +220,9 @@ def set_tags(connection: Connection, profile_id: int, tags: Sequence[str]) -> No
     """Give a profile these tags, in its own row and in the table that finds the rare ones.
 
     Raises:
-        BadInputError: A tag is empty, too long, or not storable.
+        BadInputError: A tag cannot be kept.
     """
-    wanted = sorted({_name(tag, "tag") for tag in tags})
+    wanted = sorted(set(checked_names(tags, "tag")))
     connection.execute(update(profiles).where(profiles.c.id == profile_id).values(tags=wanted))
     connection.execute(delete(profile_tags).where(profile_tags.c.profile_id == profile_id))
     if wanted:
@@ -226,12 +234,6 @@ def _id_of(connection: Connection, table: Table, name: str, kind: str) -> int:
     if found is None:
         raise UnknownNameError(f"there is no {kind} {name!r}; define it first")
     return int(found)
-
-
-def _name(text: str, kind: str) -> str:
-    if not text.strip() or len(text) > 500 or clean_text(text) != text:
-        raise BadInputError(f"{kind} {text[:50]!r}: a name needs 1 to 500 characters, not only blanks, no NUL")
-    return text
 
 
 @contextmanager

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from poolsql.errors import BadInputError
+from poolsql.settings import is_secret_reference
 from poolsql.text import clean_text
 
 LONGEST_NAME = 500
 """Characters of a name, task, host, tag or key."""
-
-_SECRET_REFERENCE = re.compile(r"env:\S+|file:.+")
 
 
 def checked_name(text: str, kind: str) -> str:
@@ -23,7 +21,7 @@ def checked_name(text: str, kind: str) -> str:
     """
     if not text.strip() or len(text) > LONGEST_NAME or clean_text(text) != text:
         raise BadInputError(
-            f"{kind}: {text[:50]!r} must be a text of 1 to {LONGEST_NAME} characters, not only blanks, without NUL"
+            f"{kind} {text[:50]!r}: must be a text of 1 to {LONGEST_NAME} characters, not only blanks, without NUL"
         )
     return text
 
@@ -60,12 +58,14 @@ def checked_proxy_server(server: str, *, proxy: str) -> str:
     return server
 
 
-def checked_secret(reference: str, *, what: str) -> str:
+def checked_secret(reference: str, *, proxy: str) -> str:
     """A reference to a secret, never the secret itself; it is resolved when it is needed.
 
     Raises:
         BadInputError: It has another form; the message never repeats it.
     """
-    if clean_text(reference) != reference or not _SECRET_REFERENCE.fullmatch(reference):
-        raise BadInputError(f"{what}: a secret is given by reference, as env:NAME or file:/path, never as the value")
+    if clean_text(reference) != reference or not is_secret_reference(reference):
+        raise BadInputError(
+            f"proxy {proxy!r}: its secret is given by reference, as env:NAME or file:/path, never as the value"
+        )
     return reference
