@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(
             rows = bench.work([site.at(f"/?{number}") for number in range(6)], concurrency=2)
         one_result_each(bench, rows)
         bench.fleet.close()
+    shutil.rmtree(directory)
 
 
 def test_a_driver_that_dies_ends_the_runner_and_says_so(bench: Bench, site: HostileSite) -> None:
