@@ -25,6 +25,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., io.String
     monkeypatch.setattr(redaction, "_known", ())
 
     def configure(**settings: Any) -> io.StringIO:
+        # Not pytest's own handlers: half a surrogate in what they catch ends a worker of pytest-xdist.
+        for handler in pytests_own(root):
+            root.removeHandler(handler)
         stream = io.StringIO()
         configure_logging(load_settings(**settings), stream=stream)
         return stream
@@ -32,6 +35,10 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., io.String
     yield configure
     root.handlers[:] = handlers
     ours.setLevel(level)
+
+
+def pytests_own(root: logging.Logger) -> list[logging.Handler]:
+    return [handler for handler in root.handlers if type(handler).__module__.startswith("_pytest.")]
 
 
 def only_line(stream: io.StringIO) -> str:
