@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +21,7 @@ from poolsql.fleet.browser_errors import classify_error
 from poolsql.fleet.drivers import Driver, async_driver, check_async, check_sync, sync_driver
 from poolsql.leasing.checkout import Profile
 from poolsql.leasing.lease import Lease, checked_outcome
-from poolsql.leasing.outcomes import Outcome, Verdict
+from poolsql.leasing.outcomes import Outcome, Verdict, verdict_of
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,11 @@ class _Report:
         said = checked_outcome(outcome) or Outcome.SUCCESS
         waits = None if retry_after is None else parse_duration(retry_after, name="retry_after")
         self._verdict = Verdict(said, detail or "", retry_after=waits)
+
+    def take_report(self) -> Verdict | None:
+        """The last report, for somebody who writes it down as a visit: the end of the block then has none left."""
+        verdict, self._verdict = self._verdict, None
+        return verdict
 
 
 class Session(_Report):
@@ -152,8 +158,7 @@ class Borrowed:
             try:
                 playwright = await self._async_driver.enter_async_context(async_driver(given))
             except BaseException as error:
-                unused = error
-                await self._threads.run(lambda: give_back_unused(self._runtime.browsers, lease, unused))
+                await self._threads.run(partial(give_back_unused, self._runtime.browsers, lease, error))
                 raise
             borrowed = await self._threads.run(
                 lambda: start_browser(self._runtime, lease, self._options), undo=_give_back_cancelled
@@ -161,8 +166,7 @@ class Borrowed:
             try:
                 session = await _connect_async(borrowed, playwright)
             except BaseException as error:
-                failure = error
-                await self._threads.run(lambda: _give_back_unconnected(borrowed, failure))
+                await self._threads.run(partial(_give_back_unconnected, borrowed, error))
                 if isinstance(error, Exception):
                     raise _not_connected(borrowed, error) from error
                 raise
@@ -180,7 +184,7 @@ class Borrowed:
         because_of_loss = self._watch.end(error) or _follows_from_loss(error)
         async with self._async_driver:
             try:
-                await self._threads.run(lambda: session._borrowed.give_back(_verdict(session, error)))  # noqa: SLF001
+                await self._threads.run(lambda: session._borrowed.give_back(_verdict(session, error)))  # noqa: SLF001 - as above
             except PoolsqlError as problem:
                 _raise_unless_moot(problem, error, because_of_loss=because_of_loss)
 
@@ -270,8 +274,8 @@ def _stopped_after(seconds: float, borrowed: BorrowedBrowser) -> Iterator[None]:
 def _verdict(session: Session | AsyncSession, error: BaseException | None) -> Verdict | None:
     """What was reported, else what the block's end stands for."""
     if session._verdict is not None or error is None:  # noqa: SLF001 - the session's own module
-        return session._verdict  # noqa: SLF001
-    return classify_error(error) if isinstance(error, Exception) else _cancelled(error)
+        return session._verdict  # noqa: SLF001 - as above
+    return classify_error(error) if isinstance(error, Exception) else verdict_of(error)
 
 
 def _raise_unless_moot(problem: PoolsqlError, error: BaseException | None, *, because_of_loss: bool) -> None:
@@ -294,7 +298,7 @@ def _give_back_unconnected(borrowed: BorrowedBrowser, error: BaseException) -> N
     if isinstance(error, Exception):
         verdict = Verdict(Outcome.BROWSER_CRASHED, f"its browser started but cannot be driven: {type(error).__name__}")
     else:
-        verdict = _cancelled(error)
+        verdict = verdict_of(error)
     _give_back_quietly(borrowed, verdict)
 
 
@@ -313,10 +317,6 @@ def _not_connected(borrowed: BorrowedBrowser, error: Exception) -> PoolsqlError:
         f"profile {borrowed.lease.profile.key}: its browser started but cannot be driven "
         f"({classify_error(error).detail}); the machine may be overloaded"
     )
-
-
-def _cancelled(error: BaseException) -> Verdict:
-    return Verdict(Outcome.CANCELLED, type(error).__name__)
 
 
 def _release_cancelled(lease: Lease | None) -> None:

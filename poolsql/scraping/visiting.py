@@ -117,6 +117,10 @@ async def visit(
         await asyncio.gather(work, crash, return_exceptions=True)
     if verdict.outcome is Outcome.BROWSER_CRASHED and session.page.is_closed() and await _browser_answers(session):
         verdict = Verdict(Outcome.TASK_FAILED, "the page was closed while it was in use")
+    reported = session.take_report()
+    if reported is not None:
+        # The handler knows its site best, also when it raised or was cut off afterwards.
+        verdict, result = reported, result if reported.outcome is Outcome.SUCCESS else None
     status = watch.response.status if watch.response is not None else None
     return Seen(verdict, time.monotonic() - began, status, result)
 

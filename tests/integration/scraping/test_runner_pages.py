@@ -123,6 +123,16 @@ async def leave(*_: object) -> Mapping[str, Any]:
     raise SystemExit(3)
 
 
+async def report_block(session: AsyncSession, _: Task) -> Mapping[str, Any]:
+    session.report(Outcome.BLOCKED, detail="the page says so in its own words")
+    return {"never": "kept"}
+
+
+async def report_and_fail(session: AsyncSession, _: Task) -> Mapping[str, Any]:
+    session.report(Outcome.NOT_FOUND, detail="sold out")
+    raise ValueError("what comes after a report does not count")
+
+
 async def linger(session: AsyncSession, _: Task) -> Mapping[str, Any]:
     await session.page.wait_for_selector("#never", timeout=0)
     return {}
@@ -199,3 +209,18 @@ def test_every_page_that_pauses_its_host_tells_whom_it_blames(new_bench: Callabl
     }
     assert {rows[url].host for url in urls.values()} <= set(pauses)
     assert all(pauses[rows[urls[path]].host] > 500 for path in PAUSING if "403" in path), "blocks pause for long"
+
+
+def test_what_a_handler_reports_is_the_outcome_of_the_one_visit(bench: Bench, site: HostileSite) -> None:
+    urls = [site.at("/?blocked"), site.at("/?sold-out")]
+    bench.handlers |= {urls[0]: report_block, urls[1]: report_and_fail}
+    rows = bench.work(urls[1:], retries=NO_RETRIES) | bench.work(urls[:1], retries=NO_RETRIES)
+    assert [seen(bench, rows[url])[0] for url in urls] == ["blocked", "not_found"]
+    assert [(rows[url].state, rows[url].result, rows[url].detail) for url in urls] == [
+        ("failed", None, "the page says so in its own words"),
+        ("failed", None, "sold out"),
+    ]
+    attempts = bench.rows(
+        "SELECT outcome, visits FROM poolsql.attempts WHERE pool_id = :pool ORDER BY lease_id", pool=bench.pool.id
+    )
+    assert [tuple(row) for row in attempts] == [("not_found", 1), ("blocked", 1)]
