@@ -10,14 +10,14 @@ WITH asked AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT CASE
-            WHEN asked.pool_paused THEN 'pool_paused'
-            WHEN asked.host_stopped THEN 'host_stopped'
-            WHEN asked.host_paused_until IS NOT NULL THEN 'host_paused'
             WHEN profiles.state <> 'active' THEN profiles.state
             WHEN NOT coalesce(profiles.tags @> %(tags)s::text[], false)
                  OR (%(profile_id)s::bigint IS NOT NULL AND profiles.id <> %(profile_id)s::bigint) THEN 'no_match'
             WHEN profiles.machine <> %(machine)s::text
                  OR NOT coalesce(%(machine)s::text = ANY (launchers.machines), true) THEN 'other_machine'
+            WHEN asked.pool_paused THEN 'pool_paused'
+            WHEN asked.host_stopped THEN 'host_stopped'
+            WHEN asked.host_paused_until IS NOT NULL THEN 'host_paused'
             WHEN launchers.breaker_open_until > clock_timestamp() THEN 'breaker'
             WHEN leases.state = 'reclaiming' THEN 'reclaiming'
             WHEN profiles.available_at IS NULL THEN 'leased'

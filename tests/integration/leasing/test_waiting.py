@@ -114,6 +114,18 @@ def test_a_paused_host_says_when_it_goes_on(desk: Desk) -> None:
     assert error.next_free_at == desk.host_row().paused_until
 
 
+def test_profiles_that_could_not_serve_a_paused_host_promise_nothing(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=2)
+    desk.execute("UPDATE poolsql.profiles SET state = 'retired' WHERE id = :id", id=desk.profile_ids[0])
+    desk.execute(
+        "INSERT INTO poolsql.hosts (name, paused_until) VALUES (:host, clock_timestamp() + interval '1 hour')",
+        host=desk.host,
+    )
+    assert wait_for(desk, host=desk.host).give_up().counts == {"host_paused": 1, "retired": 1}
+    nobody = wait_for(desk, host=desk.host, tags=("de",)).give_up()
+    assert (nobody.counts, nobody.next_free_at) == ({"no_match": 1, "retired": 1}, None)
+
+
 def test_the_later_of_two_reasons_tells_the_next_moment(desk: Desk) -> None:
     desk.go(Outcome.CAPTCHA, host=desk.host)
     later = max(desk.cooldown(desk.only).until, desk.host_row().paused_until)
