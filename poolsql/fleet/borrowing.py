@@ -9,25 +9,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from poolsql.durations import Duration, parse_duration
 from poolsql.errors import (
-    DatabaseError,
     LauncherError,
     LaunchFailedError,
     LaunchFault,
-    LeaseError,
     LeaseLostError,
     NoProfileAvailableError,
     PoolsqlError,
 )
 from poolsql.fleet.browsers import Browsers, RunningBrowser
 from poolsql.fleet.runtime import Runtime
-from poolsql.leasing import reports
 from poolsql.leasing.checkout import Request
 from poolsql.leasing.lease import Lease
-from poolsql.leasing.outcomes import Outcome, Verdict
+from poolsql.leasing.outcomes import Outcome, StartVerdict, Verdict, verdict_of
 from poolsql.leasing.waiting import Wait
 
 log = logging.getLogger(__name__)
@@ -95,7 +93,6 @@ class BorrowedBrowser:
 
     def __init__(self, runtime: Runtime, lease: Lease, browser: RunningBrowser) -> None:
         self._runtime = runtime
-        self._worker = runtime.worker
         self.lease = lease
         self.browser = browser
         self._lock = threading.Lock()
@@ -130,7 +127,7 @@ class BorrowedBrowser:
         self._runtime.ended(self)
         rung = self.stop()
         if self.lease.lost is not None:
-            self._report_late(verdict)
+            self.lease.report_late(verdict)
             self.lease.check()
         self.lease.release(
             verdict.outcome if verdict else None,
@@ -142,18 +139,6 @@ class BorrowedBrowser:
     def end(self) -> None:
         """Give it back because its fleet is closed; the block that uses it finds the browser gone."""
         _quietly(self.lease, lambda: self.give_back(Verdict(Outcome.CANCELLED, "its fleet was closed")))
-
-    def _report_late(self, verdict: Verdict | None) -> None:
-        """Keep as refused what the holder of a lost lease had to report (I2)."""
-        database, worker, name = self._runtime.database, self._worker, self.lease.name
-        try:
-            seen = reports.look(database, name)
-            outcome, detail = (verdict.outcome, verdict.detail) if verdict is not None else (None, None)
-            reports.refuse(database, worker, name, seen, kind="release", outcome=outcome, detail=detail)
-        except LeaseError as refused:
-            log.debug("%s", refused)
-        except DatabaseError as error:
-            log.warning("lease %d is lost, and so is its report: %s", self.lease.id, error)
 
     def _stop_after_loss(self) -> None:
         with self._lock:
@@ -176,9 +161,8 @@ def start_browser(runtime: Runtime, lease: Lease, options: Mapping[str, Any]) ->
     try:
         return BorrowedBrowser(runtime, lease, browsers.start(lease, options=options))
     except LaunchFailedError as error:
-        failure = error
         rung = _stop_recorded(browsers, lease)
-        _quietly(lease, lambda: _release_unstarted(lease, failure, rung))
+        _quietly(lease, partial(_release_unstarted, lease, error, rung))
         raise
     except LeaseLostError:
         raise
@@ -189,9 +173,9 @@ def start_browser(runtime: Runtime, lease: Lease, options: Mapping[str, Any]) ->
 
 def give_back_unused(browsers: Browsers, lease: Lease, error: BaseException) -> None:
     """Give back a profile that `error` kept from being used, through nobody's fault but the caller's."""
-    outcome = Outcome.TASK_FAILED if isinstance(error, Exception) else Outcome.CANCELLED
+    verdict = verdict_of(error)
     rung = _stop_recorded(browsers, lease)
-    _quietly(lease, lambda: lease.release(outcome, detail=f"{type(error).__name__}: {error}", stop_rung=rung))
+    _quietly(lease, lambda: lease.release(verdict.outcome, detail=verdict.detail, stop_rung=rung))
 
 
 def _stop_recorded(browsers: Browsers, lease: Lease) -> str | None:
@@ -215,8 +199,8 @@ def _release_unstarted(lease: Lease, error: LaunchFailedError, rung: str | None)
         Outcome.LAUNCH_FAILED,
         detail=detail,
         stop_rung=rung,
-        hold=verdict == "hold",
-        pause_because=detail if verdict == "pause" else None,
+        hold=verdict is StartVerdict.HOLD,
+        pause_because=detail if verdict is StartVerdict.PAUSE else None,
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.sql import func
 from poolsql.database.engine import Database
 from poolsql.database.tables import audit, leases
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.states import LeaseState
 
 
 def fence(database: Database, *, who: str, reason: str | None = None) -> int:
@@ -28,13 +29,15 @@ def fence(database: Database, *, who: str, reason: str | None = None) -> int:
     now = func.clock_timestamp()
     with database.transaction() as connection:
         # Locked in the order in which everybody locks leases, and then seen as the locks found them.
-        live = select(leases.c.id).where(leases.c.state == "held").order_by(leases.c.id).with_for_update()
+        live = (
+            select(leases.c.id).where(leases.c.state == LeaseState.HELD.value).order_by(leases.c.id).with_for_update()
+        )
         fenced = list(connection.execute(live).scalars())
         connection.execute(
             update(leases)
             .where(leases.c.id == any_(literal(fenced, ARRAY(BigInteger))))
             .values(
-                state="reclaiming",
+                state=LeaseState.RECLAIMING.value,
                 reclaim_since=now,
                 reclaim_outcome=Outcome.LEASE_EXPIRED.value,
                 reclaim_detail=f"fenced: {reason}" if reason else "fenced",

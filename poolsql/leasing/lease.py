@@ -14,11 +14,11 @@ from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.durations import Duration, parse_duration
-from poolsql.errors import BadInputError, DatabaseError, LaunchFault, LeaseLostError
+from poolsql.errors import BadInputError, DatabaseError, LaunchFault, LeaseError, LeaseLostError
 from poolsql.leasing import reports
 from poolsql.leasing.checkout import MARGIN, Grant, Profile
 from poolsql.leasing.keeper import Keeper
-from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.outcomes import Outcome, StartVerdict, Verdict, verdict_of
 from poolsql.leasing.reports import Attempt, LeaseName, Visit
 from poolsql.leasing.worker import Worker
 
@@ -255,6 +255,19 @@ class Lease:
         reports.begin_reclaim(self._database, self.name, detail=given_up, patience=self._patience())
         self._given_up = True
 
+    def report_late(self, verdict: Verdict | None) -> None:
+        """Keep as refused what the holder of a lost lease had to report (I2); that this fails is only logged."""
+        outcome, detail = (verdict.outcome, verdict.detail) if verdict is not None else (None, None)
+        try:
+            seen = reports.look(self._database, self.name)
+            reports.refuse(
+                self._database, self._worker, self.name, seen, kind="release", outcome=outcome, detail=detail
+            )
+        except LeaseError as refused:
+            log.debug("%s", refused)
+        except DatabaseError as error:
+            log.warning("lease %d is lost, and so is its report: %s", self.id, error, extra={"lease": self.id})
+
     def browser_starting(self, browser: Mapping[str, Any], *, machine: str | None, directory: str | None) -> None:
         """Write down how to stop a browser that is about to be started.
 
@@ -276,8 +289,8 @@ class Lease:
         self._browser = browser
         reports.browser_started(self._database, self._worker, self.name, browser=browser)
 
-    def start_failed(self, *, fault: LaunchFault, reason: str) -> str:
-        """Judge a failed start: ``hold``, ``pause`` or ``breaker``."""
+    def start_failed(self, *, fault: LaunchFault, reason: str) -> StartVerdict:
+        """Judge a failed start, and open the launcher's breaker if nothing of it starts."""
         return reports.start_failed(self._database, self.name, fault=fault, reason=reason)
 
     def when_lost(self, callback: Callable[[], None]) -> None:
@@ -320,9 +333,9 @@ class Lease:
             if error is None:
                 self.check()
             return
-        outcome, detail = outcome_of(error)
+        verdict = verdict_of(error) if error is not None else None
         try:
-            self.release(outcome, detail=detail)
+            self.release(verdict.outcome if verdict else None, detail=verdict.detail if verdict else None)
         except LeaseLostError:
             if error is None:
                 raise
@@ -331,15 +344,6 @@ class Lease:
     def __repr__(self) -> str:
         state = "released" if self.released else "lost" if self._lost else "held"
         return f"<Lease {self.id} on {self.profile.launcher}/{self.profile.key}, {state}>"
-
-
-def outcome_of(error: BaseException | None) -> tuple[Outcome | None, str | None]:
-    """The outcome that an exception stands for when nobody has said anything better."""
-    if error is None:
-        return None, None
-    if isinstance(error, Exception):
-        return Outcome.TASK_FAILED, f"{type(error).__name__}: {error}"
-    return Outcome.CANCELLED, type(error).__name__
 
 
 def checked_outcome(outcome: Outcome | str | None) -> Outcome | None:

@@ -152,6 +152,24 @@ class Verdict:
     """How long the site said to stay away, in full; only with `Outcome.RATE_LIMITED`."""
 
 
+def verdict_of(error: BaseException) -> Verdict:
+    """What an exception stands for when nobody has said anything better."""
+    name = type(error).__name__
+    if isinstance(error, Exception):
+        return Verdict(Outcome.TASK_FAILED, f"{name}: {error}")
+    return Verdict(Outcome.CANCELLED, name)
+
+
+class StartVerdict(StrEnum):
+    """What follows from a browser that did not start (I5)."""
+
+    HOLD = "hold"
+    PAUSE = "pause"
+    """The profile's own fault: its siblings start well."""
+    BREAKER = "breaker"
+    """Nothing of the launcher starts: its breaker opens, and no profile is touched."""
+
+
 def severity(outcome: Outcome) -> int:
     """Place in the order from best (0, success) to worst: an attempt's outcome is its worst visit.
 

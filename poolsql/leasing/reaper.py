@@ -102,7 +102,7 @@ class Reaper:
         return reaped
 
     def _reclaim(self, reaped: Reaped) -> None:
-        claim = {"machine": self._machine, "patience": self._claim_seconds}
+        claim = {"machine": self._machine, "claim_seconds": self._claim_seconds}
         while rows := self._database.run(CLAIM_RECLAIM, claim):
             (row,) = rows
             try:
@@ -120,7 +120,7 @@ class Reaper:
                 note = cleaned(f"{type(error).__name__}: {error}")
                 self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": note})
                 continue
-            finish = {"lease_id": row.lease_id, "token": row.token, "stop_rung": rung, "ended_by": "reaper"}
+            finish = {"lease_id": row.lease_id, "token": row.token, "stop_rung": rung}
             ended = self._database.run(FINISH_RECLAIM, finish)
             reaped.attempts += [attempt_from(end) for end in ended]
             for end in ended:

@@ -16,6 +16,7 @@ from poolsql.database.tables import launchers, pools, profile_tags, profiles, pr
 from poolsql.errors import ConflictError, UnknownNameError
 from poolsql.leasing.checks import checked_name, checked_names, checked_proxy_server, checked_secret
 from poolsql.leasing.policy import PoolPolicy
+from poolsql.leasing.states import ProfileState
 from poolsql.text import clean_text
 
 
@@ -208,7 +209,7 @@ def add_profile(
                     key=checked_name(key, "profile"),
                     options=dict(options or {}),
                     seed=checked_name(seed, "seed") if seed is not None else None,
-                    state="new" if new else "active",
+                    state=(ProfileState.NEW if new else ProfileState.ACTIVE).value,
                 )
                 .returning(profiles.c.id)
             ).scalar_one()

@@ -13,7 +13,8 @@ from psycopg.types.json import Jsonb
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.errors import LaunchFault, LeaseLostError, UnknownLeaseError
-from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.outcomes import Outcome, StartVerdict
+from poolsql.leasing.states import EndedBy, LeaseState
 from poolsql.leasing.worker import Worker
 from poolsql.text import clean_json, clean_text
 
@@ -182,7 +183,7 @@ def release(
     rows = database.repeat(once, patience=patience)
     if not rows:
         seen = look(database, name)
-        if tries > 1 and seen is not None and seen.state == "ended" and seen.ended_by == "holder":
+        if tries > 1 and seen is not None and seen.state == LeaseState.ENDED and seen.ended_by == EndedBy.HOLDER:
             return attempt_from(seen)
         refuse(database, worker, name, seen, kind="release", outcome=outcome, detail=detail)
     return attempt_from(rows[0])
@@ -235,15 +236,15 @@ def browser_started(database: Database, worker: Worker, name: LeaseName, *, brow
         refuse(database, worker, name, look(database, name), kind="browser_started")
 
 
-def start_failed(database: Database, name: LeaseName, *, fault: LaunchFault, reason: str) -> str:
-    """Judge a failed start: ``hold``, ``pause`` (the profile's own fault) or ``breaker`` (the launcher's)."""
+def start_failed(database: Database, name: LeaseName, *, fault: LaunchFault, reason: str) -> StartVerdict:
+    """Judge a failed start, and open the launcher's breaker if nothing of it starts."""
     parameters = {"lease_id": name.lease_id, "token": name.token, "fault": fault.value, "reason": cleaned(reason)}
     rows = database.run(START_FAILED, parameters)
-    return rows[0].verdict if rows else "hold"
+    return StartVerdict(rows[0].verdict) if rows else StartVerdict.HOLD
 
 
 def look(database: Database, name: LeaseName) -> Row | None:
-    """What became of a lease: a row with ``state`` (held, reclaiming, ended, foreign), or None for an unknown id."""
+    """What became of a lease: a row with a `LeaseState` as ``state``, or None for an unknown id."""
     rows = database.run(LOOK, {"lease_id": name.lease_id, "token": name.token})
     return rows[0] if rows else None
 
@@ -264,7 +265,7 @@ def refuse(
         LeaseLostError: The lease has ended or is being reclaimed.
         UnknownLeaseError: There is no lease with this id and token.
     """
-    if seen is None or seen.state == "foreign":
+    if seen is None or seen.state == LeaseState.FOREIGN:
         raise UnknownLeaseError(f"{kind}: there is no lease {name.lease_id} with this token; nothing was changed")
     parameters = {
         "lease_id": name.lease_id,
@@ -274,9 +275,9 @@ def refuse(
         "detail": cleaned(detail),
     }
     database.run(REFUSE, parameters)
-    if seen.state == "ended":
+    if seen.state == LeaseState.ENDED:
         fate = f"it was ended by the {seen.ended_by} as {seen.outcome}"
-    elif seen.state == "reclaiming":
+    elif seen.state == LeaseState.RECLAIMING:
         fate = f"it is being reclaimed ({seen.outcome or 'given up by its holder'})"
     elif seen.browser_state == "started":
         fate = "its browser was not proven stopped"
@@ -292,9 +293,9 @@ def cleaned(text: str | None) -> str | None:
 
 def _visits_of_holder(seen: Row) -> int | None:
     """How many visits the holder has written, as far as `look` tells; the end of a lease writes one more."""
-    if seen.state in {"held", "reclaiming"}:
+    if seen.state in {LeaseState.HELD, LeaseState.RECLAIMING}:
         return int(seen.visits)
-    return int(seen.visits) - 1 if seen.state == "ended" and seen.ended_by == "reaper" else None
+    return int(seen.visits) - 1 if seen.state == LeaseState.ENDED and seen.ended_by == EndedBy.REAPER else None
 
 
 def attempt_from(row: Row) -> Attempt:

@@ -12,6 +12,7 @@ from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.database.tables import audit, profiles
 from poolsql.errors import BadInputError, UnknownNameError
+from poolsql.leasing.states import ProfileState
 
 RETIRE_DUE = Statement.load("poolsql.leasing", "retire_due")
 
@@ -41,11 +42,11 @@ def retire_due(database: Database, *, batch: int = 500) -> list[Retired]:
 
 # What an operator may do in which state. A leased profile keeps its lease; the new state holds when it comes back.
 _CHANGES = {
-    "activate": ({"new"}, "active"),
-    "pause": ({"new", "active"}, "paused"),
-    "resume": ({"paused"}, "active"),
-    "retire": ({"new", "active", "paused"}, "retired"),
-    "restore": ({"retired"}, "active"),
+    "activate": ({ProfileState.NEW}, ProfileState.ACTIVE),
+    "pause": ({ProfileState.NEW, ProfileState.ACTIVE}, ProfileState.PAUSED),
+    "resume": ({ProfileState.PAUSED}, ProfileState.ACTIVE),
+    "retire": ({ProfileState.NEW, ProfileState.ACTIVE, ProfileState.PAUSED}, ProfileState.RETIRED),
+    "restore": ({ProfileState.RETIRED}, ProfileState.ACTIVE),
 }
 
 
@@ -74,7 +75,7 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
             )
         now = func.clock_timestamp()
         values: dict[str, Any] = {
-            "state": becomes,
+            "state": becomes.value,
             "state_reason": reason,
             "state_changed_at": now,
             "state_changed_by": who,

@@ -11,11 +11,15 @@ from sqlalchemy.sql import func
 
 from poolsql.database.engine import Database
 from poolsql.database.tables import leases, workers
+from poolsql.leasing.states import LeaseState
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One process that holds leases. The id is new for each process start; everything else is a label for people."""
+    """One process that holds leases; the id is new for each process start.
+
+    Machine, process id and start mark let others on that machine see whether it still runs.
+    """
 
     machine: str
     pid: int
@@ -52,7 +56,7 @@ def holders_on(database: Database, machine: str) -> list[Worker]:
     query = (
         select(workers.c.id, workers.c.machine, workers.c.pid, workers.c.process_started, workers.c.version)
         .where(workers.c.machine == machine)
-        .where(workers.c.id.in_(select(leases.c.worker_id).where(leases.c.state == "held")))
+        .where(workers.c.id.in_(select(leases.c.worker_id).where(leases.c.state == LeaseState.HELD.value)))
     )
     with database.connect() as connection:
         return [Worker(**row) for row in connection.execute(query).mappings()]

@@ -14,7 +14,7 @@ WITH lease AS MATERIALIZED (
 UPDATE poolsql.leases
 SET reclaim_tries = leases.reclaim_tries + 1,
     reclaim_next_at = clock_timestamp()
-        + make_interval(secs => %(patience)s::float8) * power(2, least(5, leases.reclaim_tries))
+        + make_interval(secs => %(claim_seconds)s::float8) * power(2, least(5, leases.reclaim_tries))
 FROM lease
 WHERE leases.id = lease.id
-RETURNING leases.id AS lease_id, leases.token, leases.profile_id, leases.browser, leases.reclaim_tries AS tries
+RETURNING leases.id AS lease_id, leases.token, leases.browser

@@ -166,4 +166,4 @@ freed AS (
     FROM final
     WHERE profiles.id = final.profile_id
 )
-SELECT lease_id, profile_id, outcome, blames, counted, available_at, retired_because, machine FROM final
+SELECT lease_id, outcome, counted, available_at, retired_because FROM final

@@ -21,4 +21,4 @@ SET state = 'reclaiming',
     reclaim_next_at = clock_timestamp()
 FROM lease
 WHERE leases.id = lease.id
-RETURNING leases.id AS lease_id, leases.profile_id, lease.said AS outcome
+RETURNING leases.id AS lease_id, lease.said AS outcome

@@ -16,7 +16,7 @@ visit_now AS MATERIALIZED (
 closing AS MATERIALIZED (
     SELECT lease.id AS lease_id, lease.token, lease.profile_id, lease.pool_id, lease.worker_id,
         lease.browser_machine AS machine, lease.task, worst.host, worst.outcome, lease.reclaim_detail AS detail,
-        %(ended_by)s::text AS ended_by, lease.acquired_at, lease.browser_state = 'started' AS browser_started,
+        'reaper' AS ended_by, lease.acquired_at, lease.browser_state = 'started' AS browser_started,
         %(stop_rung)s::text AS stop_rung, lease.visits + (lease.said IS NOT NULL)::int AS visits,
         NULL::float8 AS retry_after, true AS hold_wanted, NULL::text AS pause_because
     FROM lease

@@ -1,5 +1,6 @@
 -- Renew all leases of a worker that it knows of, in one statement. A lease that is not live is not touched; that its
--- renewal was refused is recorded, unless the token is foreign. An expired lease that nobody has reaped yet is live: the row lock decides.
+-- renewal was refused is recorded, unless the token is foreign. An expired lease that nobody has reaped yet is live:
+-- the row lock decides.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(lease_ids)s::bigint[], %(tokens)s::uuid[]) AS asked (lease_id, token)
 ),

@@ -209,8 +209,12 @@ def test_the_reaper_looks_everything_up_by_key(big: Desk, granted: Grant, browse
     due = {"dead_workers": [big.worker.id], "batch": 500}
     steps: list[tuple[Statement, dict[str, Any]]] = [(EXPIRE_FREE, due)]
     if browser:
-        end = {"lease_id": granted.lease_id, "token": granted.token, "stop_rung": "term", "ended_by": "reaper"}
-        steps = [(EXPIRE_STARTED, due), (CLAIM_RECLAIM, {"machine": "here", "patience": 30.0}), (FINISH_RECLAIM, end)]
+        end = {"lease_id": granted.lease_id, "token": granted.token, "stop_rung": "term"}
+        steps = [
+            (EXPIRE_STARTED, due),
+            (CLAIM_RECLAIM, {"machine": "here", "claim_seconds": 30.0}),
+            (FINISH_RECLAIM, end),
+        ]
     for statement, parameters in steps:
         plan = explain(big.database, statement, parameters)
         assert plan.nodes[0]["Actual Rows"] == 1, statement

@@ -305,7 +305,7 @@ def test_a_reaper_that_dies_while_it_stops_a_browser_leaves_it_to_another(desk: 
 
     with pytest.raises(KeyboardInterrupt):
         desk.reaper(stop_browser=die, claim_seconds=30).run_once()
-    assert desk.database.run(CLAIM_RECLAIM, {"machine": "here", "patience": 30}) == [], "claimed for its time"
+    assert desk.database.run(CLAIM_RECLAIM, {"machine": "here", "claim_seconds": 30}) == [], "claimed for its time"
     desk.execute("UPDATE poolsql.leases SET reclaim_next_at = clock_timestamp()")
     assert len(desk.reaper().run_once().attempts) == 1
 
@@ -331,7 +331,7 @@ def test_a_lease_that_is_held_cannot_be_ended_as_reclaimed_i2(desk: Desk, own: b
     if not own:
         reports.begin_reclaim(desk.database, name_of(granted), detail="it froze", patience=1)
     before = desk.picture()
-    end = {"lease_id": granted.lease_id, "stop_rung": "term", "ended_by": "reaper"}
+    end = {"lease_id": granted.lease_id, "stop_rung": "term"}
     assert desk.database.run(FINISH_RECLAIM, {**end, "token": granted.token if own else uuid4()}) == []
     assert desk.picture() == before
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.leasing.lease import checked_outcome, outcome_of
-from poolsql.leasing.outcomes import RULES, Blame, Counts, HostEffect, Outcome, ProfileEffect, Retry, severity
+from poolsql.leasing.lease import checked_outcome
+from poolsql.leasing.outcomes import (
+    RULES,
+    Blame,
+    Counts,
+    HostEffect,
+    Outcome,
+    ProfileEffect,
+    Retry,
+    Verdict,
+    severity,
+    verdict_of,
+)
 
 
 def test_every_outcome_has_a_rule() -> None:
@@ -67,13 +78,10 @@ def test_an_unknown_outcome_is_refused_with_those_that_there_are(text: str) -> N
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (None, (None, None)),
-        (ValueError("no price"), (Outcome.TASK_FAILED, "ValueError: no price")),
-        (KeyboardInterrupt(), (Outcome.CANCELLED, "KeyboardInterrupt")),
-        (GeneratorExit(), (Outcome.CANCELLED, "GeneratorExit")),
+        (ValueError("no price"), Verdict(Outcome.TASK_FAILED, "ValueError: no price")),
+        (KeyboardInterrupt(), Verdict(Outcome.CANCELLED, "KeyboardInterrupt")),
+        (GeneratorExit(), Verdict(Outcome.CANCELLED, "GeneratorExit")),
     ],
 )
-def test_an_exception_stands_for_an_outcome(
-    error: BaseException | None, said: tuple[Outcome | None, str | None]
-) -> None:
-    assert outcome_of(error) == said
+def test_an_exception_stands_for_an_outcome(error: BaseException, said: Verdict) -> None:
+    assert verdict_of(error) == said
