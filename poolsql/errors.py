@@ -53,8 +53,6 @@ class LeaseLostError(LeaseError):
 class UnknownLeaseError(LeaseError, BadInputError):
     """No live or past lease has this id and token."""
 
-    exit_code = 2
-
 
 class NoProfileAvailableError(LeaseError):
     """A checkout got nothing.
@@ -100,8 +98,6 @@ class LaunchFailedError(LauncherError):
 
 class BrowserMissingError(LaunchFailedError, BadInputError):
     """No Chromium, Chrome or Edge was found on this machine."""
-
-    exit_code = 2
 
 
 class StopNotProvenError(LauncherError):

@@ -22,9 +22,9 @@ from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import DatabaseUnavailableError
 from poolsql.settings import Settings
 
-# A connection that was used just now is not asked whether it lives: the question costs a quarter of the checkout
-# rate, and a dead one is noticed and replaced by the statement's own retry.
 IDLE_BEFORE_CHECK = 5.0
+"""Seconds. A connection that was used just now is not asked whether it lives: the question costs a quarter of the
+checkout rate, and a dead one is noticed and replaced by the statement's own retry."""
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ Row = Any
 
 
 class Database:
-    """A pool of AUTOCOMMIT connections, with time-outs on every one, and the retries of DESIGN's error classes."""
+    """A pool of AUTOCOMMIT connections, with time-outs on every one; what fails is tried again by its `Failure`."""
 
     def __init__(self, url: URL, settings: Settings, *, pool_size: int = 5) -> None:
         self.url = url
@@ -186,6 +186,7 @@ def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
         url,
         isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
+        # Enough for the threads of async callers, each of which holds one for one statement.
         max_overflow=50,
         pool_timeout=10,
         pool_use_lifo=True,

@@ -36,9 +36,14 @@ def migrations_directory() -> Path:
 
 
 def head_revision() -> str:
-    """The revision that this code wants."""
+    """The revision that this code wants.
+
+    Raises:
+        SchemaMismatchError: This installation carries no migrations.
+    """
     head = ScriptDirectory(str(migrations_directory())).get_current_head()
-    assert head is not None, "the package carries at least one migration"  # noqa: S101 - a broken package
+    if head is None:
+        raise SchemaMismatchError(f"there are no migrations in {migrations_directory()}; install poolsql anew")
     return head
 
 
@@ -146,10 +151,9 @@ def _run_migrations(connection: Connection) -> None:
             context.run_migrations()
 
 
-def _number(migration: MigrationContext, _: object, made: list[MigrationScript]) -> None:
+def _number(_: MigrationContext, __: object, made: list[MigrationScript]) -> None:
     """Name a new migration by the number after the last one's, so that names compare in order."""
-    assert migration.config is not None, "only the alembic command makes migrations"  # noqa: S101 - a type's wish
-    last = ScriptDirectory.from_config(migration.config).get_current_head()
+    last = ScriptDirectory.from_config(context.config).get_current_head()
     for script in made:
         script.rev_id = f"{int(last or 0) + 1:04}"
 

@@ -18,9 +18,13 @@ from poolsql.settings import Settings
 log = logging.getLogger(__name__)
 
 START_SECONDS = 30.0
+"""For starting a browser, on a machine that starts several at once."""
+
 STOP_SECONDS = 20.0
+"""For the whole stop ladder; shorter than a reaper's claim, so that no two stop the same browser."""
 
 KINDS = {LocalLauncher.kind: LocalLauncher}
+"""Classes of launchers by the kind that their rows name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,7 @@ class Browsers:
         """The launcher of a row, with its options as they are now.
 
         Raises:
-            UnknownNameError: There is no such row.
-            LaunchFailedError: This version cannot drive a launcher of that kind.
+            LaunchFailedError: There is no such row, or this version cannot drive a launcher of its kind and options.
         """
         try:
             return build_launcher(find_launcher(self._database, name), self._settings)
@@ -132,6 +135,6 @@ def build_launcher(row: LauncherRow, settings: Settings) -> Launcher:
     if row.kind not in KINDS:
         raise BadInputError(f"launcher {row.name}: kind {row.kind!r} is not known; known are {', '.join(KINDS)}")
     try:
-        return LocalLauncher(row.name, settings.machine, settings.data_dir, settings.chromium, row.options)
+        return KINDS[row.kind](row.name, settings.machine, settings.data_dir, settings.chromium, row.options)
     except BadInputError as error:
         raise BadInputError(f"launcher {row.name}: {error}") from error

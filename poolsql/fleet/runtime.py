@@ -27,8 +27,8 @@ REAP_AGAIN_AFTER = 1.0
 """Seconds; waiting checkouts of one process do not reap more often than this."""
 
 
-class Session(Protocol):
-    """A browser that was borrowed."""
+class OpenBrowser(Protocol):
+    """What has to end when its fleet is closed: a browser that was borrowed."""
 
     def end(self) -> None:
         """Stop it and give its profile back; must not raise errors of ours."""
@@ -51,7 +51,7 @@ class Runtime:
         self._keeper: Keeper | None = None
         self._reaped_at = float("-inf")
         self._closed = False
-        self._sessions: set[Session] = set()
+        self._open: set[OpenBrowser] = set()
         _runtimes.add(self)
 
     @property
@@ -85,18 +85,18 @@ class Runtime:
                 self._keeper = Keeper(self.database, worker)
             return self._keeper
 
-    def began(self, session: Session) -> None:
+    def began(self, browser: OpenBrowser) -> None:
         """A browser was borrowed: it has to end when the fleet is closed."""
         with self._lock:
             if not self._closed:
-                self._sessions.add(session)
+                self._open.add(browser)
                 return
-        session.end()
+        browser.end()
 
-    def ended(self, session: Session) -> None:
+    def ended(self, browser: OpenBrowser) -> None:
         """A browser was given back."""
         with self._lock:
-            self._sessions.discard(session)
+            self._open.discard(browser)
 
     def reap(self) -> Reaped:
         """Take back what expired or belonged to dead processes of this machine, and stop its browsers."""
@@ -126,10 +126,10 @@ class Runtime:
             self._closed = True
             worker, self._worker = self._worker, None
             keeper, self._keeper = self._keeper, None
-            sessions, self._sessions = self._sessions, set()
+            left_open, self._open = self._open, set()
         self.threads.close()
-        for session in sessions:
-            session.end()
+        for browser in left_open:
+            browser.end()
         if keeper is not None:
             keeper.close()
         if worker is not None:
@@ -143,7 +143,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = None
         self._keeper = None
-        self._sessions = set()
+        self._open = set()
         self.threads.forget()
         self.database.forget()
 

@@ -78,7 +78,8 @@ class BrowserHandle:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BrowserHandle:
         """From what the database kept; keys of a newer version are ignored."""
-        return cls(**{name: data.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
+        known: dict[str, Any] = {name: data.get(name) for name in cls.__dataclass_fields__}
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,11 @@ RETRY_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 """How long the thread waits for the next lease before it ends."""
 
+CLOSE_SECONDS = 10.0
+"""How long a renewal that is under way is waited for at the end; the thread itself keeps no process alive."""
 
 CLOSED = "its fleet was closed"
+"""Why leases are lost that are still held then."""
 
 
 class Kept(Protocol):
@@ -126,7 +129,7 @@ class Keeper:
         for lease in leases:
             self._lose(lease, CLOSED)
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=10)
+            thread.join(timeout=CLOSE_SECONDS)
 
     def _run(self) -> None:
         while self._wait_until_due():

@@ -14,7 +14,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """Durations and limits of one pool. The defaults are those of the design; each is a column of ``poolsql.pools``."""
+    """Durations and limits of one pool; each is a column of ``poolsql.pools``."""
 
     ttl: timedelta = timedelta(seconds=90)
     """A lease that is not renewed for this long has expired."""

@@ -11,12 +11,16 @@ from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
 
 _LONGEST_DELAY = 365 * 24 * 3600
+"""Seconds, a year: what is longer is a slip of the pen."""
 
 
 class TaskState(StrEnum):
     """State of a task."""
 
     PENDING = "pending"
+    """May be claimed, once its time has come."""
+    RUNNING = "running"
+    """Claimed, or worked on under a lease."""
     DONE = "done"
     FAILED = "failed"
 

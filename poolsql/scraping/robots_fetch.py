@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from urllib.parse import urljoin
 
 import requests
 
+from poolsql.deadlines import Deadline
+from poolsql.fleet.runtime import package_version
 from poolsql.scraping.retry_after import parse_retry_after
 from poolsql.scraping.robots import MAX_ROBOTS_BYTES, RobotsRules, decode_robots
 from poolsql.scraping.targets import parse_target
@@ -36,8 +36,6 @@ class RobotsAnswer:
     """One line: the final address of an answer, or why none came."""
     retry_after: timedelta | None = None
     """What a 429 or 503 asked for."""
-    fetched: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When, by this machine's clock."""
 
     def rules(self, *, agent: str) -> RobotsRules:
         """What the answer allows to the robot `agent`."""
@@ -46,11 +44,7 @@ class RobotsAnswer:
 
 def user_agent(agent: str) -> str:
     """The User-Agent with which robots.txt is fetched: product token and version, and what is asked for."""
-    try:
-        version = importlib.metadata.version("poolsql")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        version = "0"
-    return f"{agent}/{version} (+robots)"
+    return f"{agent}/{package_version()} (+robots)"
 
 
 def fetch_robots(origin: str, *, agent: str, timeout: timedelta) -> RobotsAnswer:
@@ -66,16 +60,15 @@ def fetch_robots(origin: str, *, agent: str, timeout: timedelta) -> RobotsAnswer
         BadInputError: `origin` is no http or https address.
     """
     address = f"{parse_target(origin).origin}/robots.txt"
-    seconds = timeout.total_seconds()
-    give_up_at = time.monotonic() + seconds
+    deadline = Deadline(timeout.total_seconds())
     try:
-        return _in_thread(lambda: _fetch(address, user_agent(agent), give_up_at), seconds)
+        return _in_thread(lambda: _fetch(address, user_agent(agent), deadline), deadline)
     except TimeoutError:
-        return RobotsAnswer(None, detail=f"{address}: no complete answer within {seconds:g} s")
+        return RobotsAnswer(None, detail=f"{address}: no complete answer within {deadline.seconds:g} s")
 
 
-def _in_thread(work: Callable[[], RobotsAnswer], seconds: float) -> RobotsAnswer:
-    """Run `work` in a thread and wait for it no longer than `seconds`.
+def _in_thread(work: Callable[[], RobotsAnswer], deadline: Deadline) -> RobotsAnswer:
+    """Run `work` in a thread and wait for it no longer than the deadline.
 
     requests has a time-out for each step on the socket and none for all of them, nor for the name look-up. The
     thread that is given up ends at its own next step.
@@ -85,34 +78,34 @@ def _in_thread(work: Callable[[], RobotsAnswer], seconds: float) -> RobotsAnswer
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # handed to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
             future.set_exception(error)
 
     threading.Thread(target=run, name="robots-fetch", daemon=True).start()
-    return future.result(seconds)
+    return future.result(deadline.left())
 
 
-def _fetch(address: str, user_agent_text: str, give_up_at: float) -> RobotsAnswer:
+def _fetch(address: str, user_agent_text: str, deadline: Deadline) -> RobotsAnswer:
     with requests.Session() as session:
         # Nothing from the environment: a system-wide proxy is no way to the site that the profiles use, and a .netrc
         # would send somebody's password.
         session.trust_env = False
         session.headers.update({"User-Agent": user_agent_text, "Accept": "text/plain, */*;q=0.5"})
         try:
-            return _follow(session, address, give_up_at)
+            return _follow(session, address, deadline)
         # requests looks at the Location header too and lets ValueError out for some that are none.
         except (requests.RequestException, OSError, ValueError) as error:
             return RobotsAnswer(None, detail=f"{address}: {clean_text(_cause(error), limit=300)}")
 
 
-def _follow(session: requests.Session, address: str, give_up_at: float) -> RobotsAnswer:
+def _follow(session: requests.Session, address: str, deadline: Deadline) -> RobotsAnswer:
     for _ in range(MAX_REDIRECTS + 1):
-        left = give_up_at - time.monotonic()
-        if left <= 0:
+        left = deadline.left()
+        if not left:
             raise requests.Timeout("the time is over")
         with session.get(address, stream=True, allow_redirects=False, timeout=left) as response:
             if not response.is_redirect:
-                return _answer(response, address, give_up_at)
+                return _answer(response, address, deadline)
             status = response.status_code
             next_address = _redirected(address, response.headers["Location"])
         if next_address is None:
@@ -134,7 +127,7 @@ def _redirected(address: str, location: str) -> str | None:
         return None
 
 
-def _answer(response: requests.Response, address: str, give_up_at: float) -> RobotsAnswer:
+def _answer(response: requests.Response, address: str, deadline: Deadline) -> RobotsAnswer:
     status = response.status_code
     if not 200 <= status < 300:
         wait = None
@@ -146,6 +139,6 @@ def _answer(response: requests.Response, address: str, give_up_at: float) -> Rob
         body += piece
         if len(body) > MAX_ROBOTS_BYTES:
             break
-        if time.monotonic() > give_up_at:
+        if not deadline.left():
             raise requests.Timeout("the time is over")
     return RobotsAnswer(status, decode_robots(bytes(body)), address)

@@ -65,15 +65,6 @@ def parse_target(text: str) -> Target:
     )
 
 
-def host_key(url: str) -> str:
-    """The host of an address, as `Target.host` has it.
-
-    Raises:
-        BadInputError: As `parse_target`.
-    """
-    return parse_target(url).host
-
-
 def origin(url: str) -> str:
     """Scheme and host of an address, as `Target.origin` has it.
 

@@ -16,7 +16,7 @@ from poolsql.database.tables import runs, tasks
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
-from poolsql.scraping.retries import Next
+from poolsql.scraping.retries import Next, TaskState
 from poolsql.scraping.targets import Target
 from poolsql.text import clean_text
 
@@ -147,7 +147,7 @@ def put_back(
         "task_id": task.id,
         "claimed_until": task.claimed_until,
         "tried": tried,
-        "task_state": "failed" if ends else "pending",
+        "task_state": (TaskState.FAILED if ends else TaskState.PENDING).value,
         "outcome": outcome.value if outcome is not None else None,
         "detail": clean_text(detail) if detail is not None else None,
         "delay": delay,

@@ -52,7 +52,7 @@ def server_account(data: Path) -> Account | None:
     Raises:
         BadInputError: There is no user whom Postgres would run as.
     """
-    import pwd  # noqa: PLC0415  # absent on Windows
+    import pwd  # noqa: PLC0415 - absent on Windows
 
     user = os.geteuid()
     if user != 0:
@@ -111,7 +111,7 @@ def start_as(
         OSError: The program is missing, or that user may not run it.
     """
     passed_on = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return subprocess.Popen(  # noqa: S603  # a program that we found, without a shell
+    return subprocess.Popen(  # noqa: S603 - a program that we found, without a shell
         arguments,
         stdin=subprocess.DEVNULL,
         stdout=output,

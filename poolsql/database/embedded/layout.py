@@ -168,7 +168,7 @@ def make_private(directory: Path, account: Account | None) -> None:
 
 def _nearest_existing(directory: Path) -> Path:
     # os.path.exists, unlike Path.exists, takes a closed directory on the way for an answer.
-    return next(place for place in (directory, *directory.parents) if os.path.exists(place))  # noqa: PTH110
+    return next(place for place in (directory, *directory.parents) if os.path.exists(place))  # noqa: PTH110 - as said
 
 
 def _check_can_be_made(directory: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from poolsql.deadlines import Deadline
+from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import DatabaseUnavailableError
 
 _descriptors: set[int] = set()
@@ -45,7 +45,7 @@ def close_lock_file(descriptor: int) -> None:
 
 def try_lock(descriptor: int) -> bool:
     """Take the exclusive lock if nobody holds any; never waits."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # noqa: PLC0415 - absent on Windows
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,14 +56,14 @@ def try_lock(descriptor: int) -> bool:
 
 def share_lock(descriptor: int) -> None:
     """Take the shared lock, which keeps others from the exclusive one. Waits while somebody holds that."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # noqa: PLC0415 - absent on Windows
 
     fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def unlock(descriptor: int) -> None:
     """Give the lock up for every copy of the descriptor, also that of a program which is being started just now."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # noqa: PLC0415 - absent on Windows
 
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
@@ -76,12 +76,11 @@ def exclusive(path: Path, deadline: Deadline) -> Iterator[None]:
         DatabaseUnavailableError: Somebody else still holds the lock at the deadline.
     """
     with opened(path) as descriptor:
-        while not try_lock(descriptor):
-            if not deadline.pause():
-                raise DatabaseUnavailableError(
-                    f"another process has been starting or stopping the server in {path.parent} for over "
-                    f"{deadline.seconds:g} s; find it with: fuser {path}"
-                )
+        if not wait_until(lambda: try_lock(descriptor), deadline):
+            raise DatabaseUnavailableError(
+                f"another process has been starting or stopping the server in {path.parent} for over "
+                f"{deadline.seconds:g} s; find it with: fuser {path}"
+            )
         try:
             yield
         finally:

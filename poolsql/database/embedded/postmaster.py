@@ -32,7 +32,7 @@ _PORT = 5432
 """Nothing listens on it; it only names the socket."""
 _SOCKET_PATH_BYTES = 103
 """What every system takes for the path of a socket: 107 bytes on Linux, 103 on macOS."""
-_SOCKET_PARENTS = ("/tmp", "/var/tmp")  # noqa: S108  # the directory made there is private and has a random name
+_SOCKET_PARENTS = ("/tmp", "/var/tmp")  # noqa: S108 - the directory made there is private and has a random name
 _SOCKET_PREFIX = "poolsql-"
 _LOG_BYTES = 10_000_000
 _STOP_LADDER = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
@@ -57,7 +57,7 @@ _SETTINGS = {
     "log_error_verbosity": "terse",
 }
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +129,17 @@ def start_postmaster(
     variables = {"PG_GRANDPARENT_PID": str(left_over.pid)} if left_over else {}
     if layout.log.exists() and layout.log.stat().st_size > _LOG_BYTES:
         layout.log.replace(layout.log.with_suffix(".log.1"))
-    with os.fdopen(os.open(layout.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as log:
-        log_start = log.seek(0, os.SEEK_END)
+    with os.fdopen(os.open(layout.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as output:
+        log_start = output.seek(0, os.SEEK_END)
         process = start_as(
-            account, arguments, output=log, inherited=[server_lock], variables=variables, own_session=True
+            account, arguments, output=output, inherited=[server_lock], variables=variables, own_session=True
         )
     try:
         url = _wait_until_ready(layout, process, log_start, deadline)
     finally:
         # Whoever stops the server, its entry in the process table goes when it ends, not when we do.
         threading.Thread(target=process.wait, name="poolsql-embedded-server", daemon=True).start()
-    logger.info("embedded server started in %s (process %d)", layout.directory, process.pid)
+    log.info("embedded server started in %s (process %d)", layout.directory, process.pid)
     return url
 
 
@@ -160,15 +160,15 @@ def stop_postmaster(layout: Layout) -> None:
             )
         if found is not None and _is_ours(layout, found.socket_directory):
             shutil.rmtree(found.socket_directory, ignore_errors=True)
-    logger.info("embedded server in %s stopped", layout.directory)
+    log.info("embedded server in %s stopped", layout.directory)
 
 
 def log_end(layout: Layout, start: int = 0) -> str:
     """The end of the server's log, in one line, for an error message."""
     try:
-        with layout.log.open("rb") as log:
-            log.seek(max(start, log.seek(0, os.SEEK_END) - 10_000))
-            return last_lines(log.read().decode("utf-8", errors="replace"))
+        with layout.log.open("rb") as file:
+            file.seek(max(start, file.seek(0, os.SEEK_END) - 10_000))
+            return last_lines(file.read().decode("utf-8", errors="replace"))
     except FileNotFoundError:
         return "there is no log"
 

@@ -1,7 +1,7 @@
 """Find the browser: the configured one, or the first Chromium, Chrome or Edge of this machine.
 
 ``python -m poolsql.launchers.local.executable`` prints its path; setup scripts ask so. This module needs nothing but
-the standard library.
+the standard library and our errors.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep as pause
 
 from poolsql.deadlines import Deadline
 from poolsql.errors import LaunchFailedError, LaunchFault, StopNotProvenError
@@ -19,7 +18,6 @@ from poolsql.launchers.processes import ProcessIdentity, identify
 
 _PORT_FILE = "DevToolsActivePort"
 _ADDRESS = re.compile(r"(\d+)\n(/devtools/browser/[0-9a-f-]{36})\s*")
-_POLL_SECONDS = 0.005
 _RESERVE_SECONDS = 2.0
 """Of the whole time, what is kept for ending a browser that does not come up."""
 _PROFILE_IN_USE = 21
@@ -94,7 +92,7 @@ def _wait(child: _Child, directory: Path, deadline: Deadline) -> StartedBrowser:
             raise LaunchFailedError(
                 f"browser {child.name}: not ready after {deadline.spent():.3g} s on {directory}{child.last_words()}"
             )
-        pause(_POLL_SECONDS)
+        deadline.pause()
 
 
 def _ended_early(child: _Child, directory: Path, code: int) -> LaunchFailedError:

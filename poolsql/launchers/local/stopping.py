@@ -24,7 +24,7 @@ from poolsql.launchers.local.browser_processes import find_browser
 from poolsql.launchers.local.locks import remove_stale_lock
 from poolsql.launchers.processes import ProcessIdentity, interrupt, is_alive, kill
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Shares of the time that is left when the rung is reached, and seconds after which more waiting helps nobody.
 _CLOSE = (0.5, 10.0)
@@ -112,7 +112,7 @@ def _ask_to_close(cdp_url: str, patience: Deadline) -> bool:
             with suppress(ConnectionClosed, TimeoutError):
                 connection.recv(timeout=patience.left())
     except (OSError, EOFError, ValueError, WebSocketException) as error:
-        _log.debug("browser at %s cannot be asked to close: %s", cdp_url, error)
+        log.debug("browser at %s cannot be asked to close: %s", cdp_url, error)
         return False
     return True
 

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from playwright.sync_api import Playwright
 
+from poolsql.deadlines import Deadline
 from poolsql.errors import LaunchFailedError, LaunchFault
 from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy, StopReport, StopRung
 from poolsql.launchers.local.executable import find_executable
@@ -283,12 +284,12 @@ class TestStarting:
     def test_ctrl_c_while_the_browser_comes_up_leaves_nothing(
         self, bench: LocalBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def press(seconds: float) -> None:
+        def press(deadline: Deadline) -> bool:
             raise KeyboardInterrupt
 
         request = bench.request("shop")
         prepared = bench.launcher.prepare(request)
-        monkeypatch.setattr("poolsql.launchers.local.starting.pause", press)
+        monkeypatch.setattr(Deadline, "pause", press)
         with pytest.raises(KeyboardInterrupt):
             bench.launcher.start(request, prepared, timeout=START_SECONDS)
         assert not bench.launcher.is_running(prepared)

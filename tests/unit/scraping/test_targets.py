@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import MAX_URL_LENGTH, host_key, is_loopback, origin, parse_target, read_url_file
+from poolsql.scraping.targets import MAX_URL_LENGTH, is_loopback, origin, parse_target, read_url_file
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from poolsql.scraping.targets import MAX_URL_LENGTH, host_key, is_loopback, orig
     ],
 )
 def test_one_site_has_one_host_however_it_is_spelled(url: str, host: str) -> None:
-    assert host_key(url) == host
+    assert parse_target(url).host == host
 
 
 @pytest.mark.parametrize(
