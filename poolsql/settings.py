@@ -25,7 +25,12 @@ _SECRET_REFERENCE = re.compile(r"env:\S+|file:.+")
 
 def _expanded(value: object) -> object:
     # Absolute, so that it means the same after a change of the current directory.
-    return Path(value).expanduser().absolute() if isinstance(value, str | Path) else value
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("the home directory that ~ stands for is not known; write the path in full") from None
 
 
 def _upper(value: object) -> object:

@@ -37,18 +37,21 @@ class Limits:
     """Characters altogether; a jsonb value ends at 255 MB."""
 
 
-def clean_text(value: str, *, limit: int = DEFAULT_TEXT_LIMIT) -> str:
+def clean_text(value: object, *, limit: int = DEFAULT_TEXT_LIMIT) -> str:
     """Make text storable: NUL and lone surrogates become U+FFFD, a pair of surrogates becomes its character.
+
+    What is no text becomes its ``str()``: an exception that is given as a detail must not keep a report out.
 
     Text of more than `limit` characters is cut and ends with a mark that names its real length; the mark comes on
     top of `limit`.
     """
-    kept = value[:limit].replace("\0", "\ufffd")
+    text = value if isinstance(value, str) else _described(value)
+    kept = text[:limit].replace("\0", "\ufffd")
     if not kept.isascii():
         # Encoded as UTF-16 a pair is one character again, and only a lone half is left for "replace".
         kept = kept.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if len(value) > limit:
-        return f"{kept}… [cut: {len(value):,} characters]"
+    if len(text) > limit:
+        return f"{kept}… [cut: {len(text):,} characters]"
     return kept
 
 
@@ -72,7 +75,7 @@ class _Cleaner:
         self._text_left = limits.total_text
         self._path: set[int] = set()
 
-    def clean(self, value: object, *, depth: int) -> Json:  # noqa: PLR0911  # one return a kind
+    def clean(self, value: object, *, depth: int) -> Json:  # noqa: PLR0911 - one return a kind
         self._items_left -= 1
         match value:
             # An enumeration member may be a str or int as well, so it comes first.
@@ -165,5 +168,5 @@ def _free_key(key: str, taken: Mapping[str, object]) -> str:
 def _described(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001  # a stranger's __str__ may raise anything, and its result still has to be kept
+    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything, and its result still has to be kept
         return f"[{type(value).__name__} without text]"

@@ -13,6 +13,7 @@ from poolsql.errors import BadInputError
 
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 _EXAMPLE = "postgresql://user@host/database"
+_ESCAPES = "in a password %40 for @, %3A for :, %2F for /, %23 for #, %25 for %"
 
 
 def database_address(text: str, *, name: str = "POOLSQL_DATABASE_URL") -> URL:
@@ -31,15 +32,16 @@ def database_address(text: str, *, name: str = "POOLSQL_DATABASE_URL") -> URL:
         raise BadInputError(f"{name} is not a database address; write {_EXAMPLE}")
     if scheme.lower() not in _SCHEMES:
         raise BadInputError(f"{name} names the database kind {scheme!r}; poolsql needs Postgres: {_EXAMPLE}")
+    authority, _, path = rest.partition("?")[0].partition("/")
+    if authority.count("@") > 1 or "@" in path:
+        # libpq would take the rest of the password for the host or the database, and messages name these.
+        raise BadInputError(f"{name} has an @ too many; write {_EXAMPLE}, and {_ESCAPES}")
     parts = _parts(rest, name)
     if not parts.get("dbname"):
         raise BadInputError(f"{name} names no database; write {_EXAMPLE}")
     host, port = parts.pop("host", ""), parts.pop("port", "")
     if not all(_is_port(number) for number in port.split(",")):
-        raise BadInputError(
-            f"{name}: the port is no number from 1 to 65535; write {_EXAMPLE}, and in a password "
-            "%40 for @, %3A for :, %2F for /, %23 for #, %25 for %"
-        )
+        raise BadInputError(f"{name}: the port is no number from 1 to 65535; write {_EXAMPLE}, and {_ESCAPES}")
     one_host = bool(host) and not re.search(r"[/,@]", host)
     query = {} if one_host else {key: value for key, value in {"host": host, "port": port}.items() if value}
     return URL.create(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from poolsql.errors import BadInputError
@@ -19,9 +19,10 @@ def checked_name(text: str, kind: str) -> str:
     Raises:
         BadInputError: It is blank, too long, or holds NUL or half a surrogate pair.
     """
-    if not text.strip() or len(text) > LONGEST_NAME or clean_text(text) != text:
+    shown = clean_text(text)  # differs from whatever is no text at all, too
+    if shown != text or not text.strip() or len(text) > LONGEST_NAME:
         raise BadInputError(
-            f"{kind} {text[:50]!r}: must be a text of 1 to {LONGEST_NAME} characters, not only blanks, without NUL"
+            f"{kind} {shown[:50]!r}: must be a text of 1 to {LONGEST_NAME} characters, not only blanks, without NUL"
         )
     return text
 
@@ -32,8 +33,8 @@ def checked_names(texts: Sequence[str], kind: str) -> tuple[str, ...]:
     Raises:
         BadInputError: As `checked_name`.
     """
-    if isinstance(texts, str):
-        raise BadInputError(f"{kind}s: {texts!r} is one text; write a list of {kind}s")
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise BadInputError(f"{kind}s: {texts!r} is {'one text' if texts else 'no list'}; write a list of {kind}s")
     return tuple(checked_name(text, kind) for text in texts)
 
 
@@ -48,7 +49,7 @@ def checked_proxy_server(server: str, *, proxy: str) -> str:
         complete = bool(parts.scheme and parts.hostname and parts.port and parts.path in {"", "/"} and not parts.query)
     except (BadInputError, ValueError):
         complete = False
-    if "@" in server:
+    if "@" in str(server):
         raise BadInputError(
             f"proxy {proxy!r}: its server holds credentials; give them as username= and as secret=, the latter as "
             "env:NAME or file:/path"

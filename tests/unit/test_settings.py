@@ -166,6 +166,11 @@ def test_a_place_that_is_none_is_refused() -> None:
         load_settings(data_dir=5)
 
 
+def test_a_home_directory_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"POOLSQL_DATA_DIR: .* ~ stands for is not known"):
+        load_settings(data_dir="~nobody-has-this-name/fleet")
+
+
 def test_a_process_reads_its_settings_once(monkeypatch: pytest.MonkeyPatch) -> None:
     process_settings.cache_clear()
     monkeypatch.setenv("POOLSQL_AGENT", "first")

@@ -39,6 +39,18 @@ def test_text_becomes_storable_and_nothing_else_changes(raw: str, clean: str) ->
     assert clean_text(raw).encode().decode() == clean
 
 
+class Wordless:
+    def __str__(self) -> str:
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    ("value", "clean"), [(ValueError("a\0b"), "a\ufffdb"), (5, "5"), (Wordless(), "[Wordless without text]")]
+)
+def test_what_is_no_text_becomes_its_text(value: object, clean: str) -> None:
+    assert clean_text(value) == clean
+
+
 def test_long_text_is_cut_with_a_mark_that_names_its_length() -> None:
     assert clean_text("x" * 11, limit=10) == "x" * 10 + "… [cut: 11 characters]"
     assert clean_text("x" * 10, limit=10) == "x" * 10

@@ -66,6 +66,29 @@ def test_names_that_cannot_be_kept_are_refused(fleet: Fleet, shop: Pool, name: s
 
 
 @pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize("name", [None, 5, b"shop", ["shop"]])
+def test_what_is_no_text_is_no_name(fleet: Fleet, shop: Pool, name: Any) -> None:
+    wrong: Any = name or 5  # where None means something
+    refused: list[Callable[[], object]] = [
+        lambda: fleet.pool(name),
+        lambda: fleet.define_pool(name),
+        lambda: fleet.define_proxy(name, "http://127.0.0.1:1"),
+        lambda: fleet.define_proxy("other", name),
+        lambda: fleet.define_proxy("other", "http://127.0.0.1:1", secret=wrong),
+        lambda: shop.add_profile(name, launcher="local"),
+        lambda: shop.add_profile("other", launcher=name),
+        lambda: shop.browser(host=wrong),
+        lambda: shop.checkout(tags=[name]),
+    ]
+    for declare in refused:
+        with pytest.raises(BadInputError):
+            declare()
+    for tags in (None, 5):
+        with pytest.raises(BadInputError, match="write a list of tags"):
+            shop.checkout(tags=tags)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("unchanged")
 def test_one_text_is_no_list(fleet: Fleet, shop: Pool) -> None:
     with pytest.raises(BadInputError, match="tags: 'de' is one text; write a list of tags"):
         shop.add_profile("other", launcher="local", tags="de")

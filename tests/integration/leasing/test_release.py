@@ -146,6 +146,13 @@ def test_text_that_postgres_refuses_never_keeps_a_report_out(desk: Desk, where: 
     assert "a\ufffdb\ufffdc" in str(visit)
 
 
+def test_an_exception_as_detail_never_keeps_a_report_out(desk: Desk) -> None:
+    lease = desk.lease()
+    lease.release(Outcome.BLOCKED, detail=ValueError("403"))  # type: ignore[arg-type]
+    attempt = desk.attempt(lease.id)
+    assert (attempt.outcome, attempt.detail) == ("blocked", "403")
+
+
 def test_text_without_end_is_cut(desk: Desk) -> None:
     lease = desk.lease()
     lease.release(Outcome.TASK_FAILED, detail="x" * 5_000_000)

@@ -77,8 +77,10 @@ def test_libpq_gets_what_the_address_says(address: str, arguments: dict[str, obj
         ("postgresql://u:geheim@h:0/d", "the port is no number from 1 to 65535"),
         ("postgresql://u:geheim@h:65536/d", "the port is no number"),
         ("postgresql://u@a:1,b:geheim/d", "the port is no number"),
-        # A password with a / in it: what follows the first : looks like a port.
-        ("postgresql://u:geheim/more@h/d", "the port is no number .* in a password %40 for @"),
+        # A password with an @ or a / in it: what follows would be taken for a host or a database.
+        ("postgresql://u:a@geheim@h/d", "an @ too many; .* in a password %40 for @"),
+        ("postgresql://u:12/geheim@h/d", "an @ too many"),
+        ("postgresql://u:geheim/more@h/d", "an @ too many"),
     ],
 )
 def test_what_is_no_address_is_refused_without_repeating_it(address: str, message: str) -> None:
