@@ -96,6 +96,8 @@ class Browsers:
         handle = launcher.prepare(request)
         machine = handle.machine if launcher.pins_machine else None
         lease.browser_starting(handle.to_json(), machine=machine, directory=handle.directory)
+        # A worker that was frozen here must start nothing: it may be proven already that nothing of it runs.
+        lease.check()
         browser = RunningBrowser(launcher, launcher.start(request, handle, timeout=START_SECONDS))
         try:
             lease.browser_started(browser.handle.to_json())

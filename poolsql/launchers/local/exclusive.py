@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from poolsql.errors import LaunchFailedError, LaunchFault
+from poolsql.deadlines import Deadline, wait_until
+from poolsql.errors import LaunchFailedError, LaunchFault, StopNotProvenError
 
 _FILE = "poolsql-start.lock"
 
@@ -36,6 +37,40 @@ def only_starter(directory: Path) -> Iterator[None]:
                 f"profile directory {directory}: another process is starting a browser on it; wait until that is done",
                 fault=LaunchFault.PROFILE,
             ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def no_start_under_way(directory: Path, patience: Deadline) -> Iterator[None]:
+    """Keep starts off the directory, once there is none under way.
+
+    A worker that is frozen in the middle of a start has no browser that could be found, but will have one when it
+    goes on: until then nobody can prove that nothing runs.
+
+    Raises:
+        StopNotProvenError: A start is still under way when the time is up.
+    """
+    if os.name != "posix" or not directory.is_dir():
+        yield
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    def locked() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    descriptor = os.open(directory / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not wait_until(locked, patience):
+            raise StopNotProvenError(
+                f"browser on {directory}: a process is still starting it, or is frozen in the middle of that; let it "
+                "go on, or end it"
+            )
         yield
     finally:
         os.close(descriptor)

@@ -14,12 +14,15 @@ from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport
 from poolsql.launchers.local.browser_processes import find_browser
 from poolsql.launchers.local.command import browser_command, browser_environment, read_options
 from poolsql.launchers.local.directories import open_directory, profile_directory
-from poolsql.launchers.local.exclusive import only_starter
+from poolsql.launchers.local.exclusive import no_start_under_way, only_starter
 from poolsql.launchers.local.executable import find_executable
 from poolsql.launchers.local.locks import take_unused
 from poolsql.launchers.local.starting import read_address, start_browser
 from poolsql.launchers.local.stopping import stop_browser
 from poolsql.launchers.processes import ProcessIdentity
+
+_START_ENDS = (0.2, 2.0)
+"""Share of a stop's time, and seconds at most, for waiting until a start that is under way has ended."""
 
 
 class LocalLauncher:
@@ -97,8 +100,8 @@ class LocalLauncher:
         it died before it could tell. With one, a later browser on the directory is left alone.
 
         Raises:
-            StopNotProvenError: Something of the browser is still alive after `timeout` seconds, or the handle is of
-                another machine.
+            StopNotProvenError: Something of the browser is still alive after `timeout` seconds, its start is still
+                under way, or the handle is of another machine.
         """
         deadline = Deadline(timeout)
         try:
@@ -106,9 +109,13 @@ class LocalLauncher:
         except LauncherError as error:
             raise StopNotProvenError(str(error)) from error
         leader = _process(handle)
-        address = handle.cdp_url if leader is not None else read_address(Path(directory))
         began = elapsed_clock()
-        rung = stop_browser(directory, leader, address, deadline)
+        if leader is not None:
+            rung = stop_browser(directory, leader, handle.cdp_url, deadline)
+        else:
+            share, at_most = _START_ENDS
+            with no_start_under_way(Path(directory), deadline.part(share, at_most=at_most)):
+                rung = stop_browser(directory, None, read_address(Path(directory)), deadline)
         return StopReport(rung=rung, seconds=elapsed_clock() - began)
 
     def is_running(self, handle: BrowserHandle) -> bool:

@@ -18,8 +18,9 @@ import pytest
 from playwright.sync_api import Playwright
 
 from poolsql.deadlines import Deadline
-from poolsql.errors import LaunchFailedError, LaunchFault
+from poolsql.errors import LaunchFailedError, LaunchFault, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy, StopReport, StopRung
+from poolsql.launchers.local.exclusive import only_starter
 from poolsql.launchers.local.executable import find_executable
 from poolsql.launchers.local.launcher import LocalLauncher
 from poolsql.launchers.processes import ProcessIdentity, is_alive
@@ -317,6 +318,12 @@ class TestStarting:
         assert refused == [LaunchFault.PROFILE]
         assert bench.launcher.is_running(handle)
         bench.launcher.stop(handle, timeout=STOP_SECONDS)
+
+    def test_nothing_is_proven_while_a_start_is_under_way_i3(self, bench: LocalBench) -> None:
+        prepared = bench.launcher.prepare(bench.request("shop"))
+        with only_starter(bench.directory()), pytest.raises(StopNotProvenError, match="still starting it"):
+            bench.launcher.stop(prepared, timeout=0.5)
+        assert bench.launcher.stop(prepared, timeout=STOP_SECONDS).rung is StopRung.NOT_RUNNING
 
     def test_the_browser_of_a_profile_with_a_proxy_uses_it(
         self, bench: LocalBench, playwright: Playwright, site: Site
