@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DatabaseUnavailableError,
         LauncherError,
         LaunchFailedError,
+        LaunchFault,
         LeaseError,
         LeaseLostError,
         NoProfileAvailableError,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from poolsql.fleet.session import AsyncSession, Session
     from poolsql.leasing.checkout import Profile
     from poolsql.leasing.lease import Lease
-    from poolsql.leasing.outcomes import Blame, Outcome
+    from poolsql.leasing.outcomes import Outcome
     from poolsql.leasing.policy import PoolPolicy
     from poolsql.leasing.reports import Attempt, Visit
     from poolsql.leasing.status import PoolStatus
@@ -41,13 +42,13 @@ __all__ = [
     "AsyncSession",
     "Attempt",
     "BadInputError",
-    "Blame",
     "BrowserMissingError",
     "ConflictError",
     "DatabaseError",
     "DatabaseUnavailableError",
     "Fleet",
     "LaunchFailedError",
+    "LaunchFault",
     "LauncherError",
     "Lease",
     "LeaseError",
@@ -72,7 +73,6 @@ _ERRORS = "poolsql.errors"
 _HOMES = {
     "AsyncSession": "poolsql.fleet.session",
     "Attempt": "poolsql.leasing.reports",
-    "Blame": "poolsql.leasing.outcomes",
     "Fleet": "poolsql.fleet.fleet",
     "Lease": "poolsql.leasing.lease",
     "Outcome": "poolsql.leasing.outcomes",

@@ -184,7 +184,8 @@ class Borrowed:
         because_of_loss = self._watch.end(error) or _follows_from_loss(error)
         async with self._async_driver:
             try:
-                await self._threads.run(lambda: session._borrowed.give_back(_verdict(session, error)))  # noqa: SLF001 - as above
+                give_back = session._borrowed.give_back  # noqa: SLF001 - the session's own module
+                await self._threads.run(partial(give_back, _verdict(session, error)))
             except PoolsqlError as problem:
                 _raise_unless_moot(problem, error, because_of_loss=because_of_loss)
 

@@ -28,6 +28,7 @@ REMEMBERED_FOR = 60.0
 """Seconds for which a process does not ask the database again: reading half a megabyte of rules takes a while."""
 
 _ORIGINS = 200
+"""How many origins a process remembers, the latest: rules can take half a megabyte each."""
 
 
 @dataclass(frozen=True, slots=True)

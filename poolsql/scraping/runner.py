@@ -40,8 +40,10 @@ CLAIM_SECONDS = 15.0
 """For how long a task is claimed at a time; so long it takes to come back when its worker dies before its visit."""
 
 CLAIMS_KEPT_EVERY = 4.0
+"""Seconds: a claim outlives two rounds that fail."""
 
 DRIVER_ANSWERS_WITHIN = 10.0
+"""Seconds after which a driver that was asked for nothing much counts as gone."""
 
 
 class DriverLostError(PoolsqlError):

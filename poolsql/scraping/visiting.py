@@ -23,7 +23,10 @@ Handler = Callable[[AsyncSession, Task], Awaitable[Mapping[str, Any]]]
 """Takes what it wants from the loaded page and returns it, fit for JSON."""
 
 BROWSER_ANSWERS_WITHIN = 3.0
+"""Seconds after which a browser that was asked for its cookies counts as gone."""
+
 CRASH_TOLD_WITHIN = 0.2
+"""Seconds that the news of a crash may take after the call that it ended."""
 
 # A form field named "title" or "body" takes that name's place in the document, so nothing here trusts those names.
 _PROBE = """
@@ -96,8 +99,7 @@ async def visit(
     """
     began = time.monotonic()
     watch = _Watch(session.page)
-    load = _Load(session, task, handler, watch, page_rules or {})
-    work = asyncio.ensure_future(load.run(seconds))
+    work = asyncio.ensure_future(_load(session, task, handler, watch, page_rules or {}, seconds=seconds))
     crash = asyncio.ensure_future(watch.crashed.wait())
     try:
         await asyncio.wait({work, crash}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -125,39 +127,30 @@ async def visit(
     return Seen(verdict, time.monotonic() - began, status, result)
 
 
-class _Load:
-    """One load of a page, and what the handler makes of it."""
-
-    def __init__(
-        self,
-        session: AsyncSession,
-        task: Task,
-        handler: Handler,
-        watch: _Watch,
-        page_rules: Mapping[str, Outcome],
-    ) -> None:
-        self._session = session
-        self._task = task
-        self._handler = handler
-        self._watch = watch
-        self._page_rules = page_rules
-
-    async def run(self, seconds: float) -> tuple[Verdict, Mapping[str, Any] | None]:
-        page = self._session.page
+async def _load(
+    session: AsyncSession,
+    task: Task,
+    handler: Handler,
+    watch: _Watch,
+    page_rules: Mapping[str, Outcome],
+    *,
+    seconds: float,
+) -> tuple[Verdict, Mapping[str, Any] | None]:
+    """Load the page, judge it, and take what the handler makes of it."""
+    page = session.page
+    try:
         try:
-            try:
-                await page.goto(self._task.url, wait_until="domcontentloaded", timeout=seconds * 1000)
-            except PlaywrightError as error:
-                return await _judge_failed_load(error, self._watch.response), None
-            selectors = [*self._page_rules, *PROBE_SELECTORS]
-            facts = await _facts(page, self._watch.response, selectors)
-            verdict = classify_page(facts, own_rules=self._page_rules)
-            if verdict.outcome is not Outcome.SUCCESS:
-                return verdict, None
-            result = clean_json(await self._handler(self._session, self._task))
-            return verdict, result if isinstance(result, dict) else {"value": result}
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an outcome
-            return classify_error(error), None
+            await page.goto(task.url, wait_until="domcontentloaded", timeout=seconds * 1000)
+        except PlaywrightError as error:
+            return await _judge_failed_load(error, watch.response), None
+        facts = await _facts(page, watch.response, [*page_rules, *PROBE_SELECTORS])
+        verdict = classify_page(facts, own_rules=page_rules)
+        if verdict.outcome is not Outcome.SUCCESS:
+            return verdict, None
+        result = clean_json(await handler(session, task))
+        return verdict, result if isinstance(result, dict) else {"value": result}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an outcome
+        return classify_error(error), None
 
 
 async def _browser_answers(session: AsyncSession) -> bool:

@@ -1,7 +1,7 @@
 -- The lease of a checkout whose answer was lost: the same request gets the same lease.
 SELECT leases.id AS lease_id, leases.token, leases.ttl, pools.renew, leases.acquired_at, leases.expires_at,
-    leases.deadline_at, profiles.id AS profile_id, profiles.key AS profile_key, profiles.tags, profiles.seed, profiles.options,
-    profiles.proxy_id, launchers.name AS launcher, true AS found_again
+    leases.deadline_at, profiles.id AS profile_id, profiles.key AS profile_key, profiles.tags, profiles.seed,
+    profiles.options, profiles.proxy_id, launchers.name AS launcher, true AS found_again
 FROM poolsql.leases
 JOIN poolsql.profiles ON profiles.id = leases.profile_id
 JOIN poolsql.launchers ON launchers.id = profiles.launcher_id

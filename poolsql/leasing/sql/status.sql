@@ -1,4 +1,5 @@
--- How many profiles of a pool are available, and why the others are not; the same reasons as in miss.sql.
+-- How many profiles of a pool are available, and why the others are not: the reasons of miss.sql that no request is
+-- needed for.
 SELECT CASE
         WHEN profiles.state <> 'active' THEN profiles.state
         WHEN leases.state = 'reclaiming' THEN 'reclaiming'
