@@ -8,7 +8,9 @@ from sqlalchemy.sql import func
 from poolsql.database.engine import Database
 from poolsql.database.tables import audit, leases
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import cleaned
 from poolsql.leasing.states import LeaseState
+from poolsql.text import clean_text
 
 
 def fence(database: Database, *, who: str, reason: str | None = None) -> int:
@@ -26,6 +28,7 @@ def fence(database: Database, *, who: str, reason: str | None = None) -> int:
     Raises:
         DatabaseError: Nothing was changed.
     """
+    who, reason = clean_text(who), cleaned(reason)  # a command line can hold what no text in Postgres can
     now = func.clock_timestamp()
     with database.transaction() as connection:
         # Locked in the order in which everybody locks leases, and then seen as the locks found them.

@@ -12,7 +12,9 @@ from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.database.tables import audit, profiles
 from poolsql.errors import BadInputError, UnknownNameError
+from poolsql.leasing.reports import cleaned
 from poolsql.leasing.states import ProfileState
+from poolsql.text import clean_text
 
 RETIRE_DUE = Statement.load("poolsql.leasing", "retire_due")
 
@@ -63,6 +65,7 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
     if action not in _CHANGES:
         raise BadInputError(f"there is no action {action!r}; known are {', '.join(_CHANGES)}")
     allowed, becomes = _CHANGES[action]
+    who, reason = clean_text(who), cleaned(reason)
     with database.transaction() as connection:
         row = connection.execute(
             select(profiles.c.key, profiles.c.state).where(profiles.c.id == profile_id).with_for_update()

@@ -94,6 +94,13 @@ def test_it_is_written_down_who_fenced_and_why(new_desk: Callable[..., Desk]) ->
     assert tuple(row) == ("operator", "fence", "2 leases", "failover")
 
 
+def test_a_reason_that_postgres_refuses_is_kept_all_the_same(desk: Desk) -> None:
+    desk.granted()
+    fence(desk.database, who="ann\udcff", reason="disk\0 full")
+    row = desk.one("SELECT who, reason FROM poolsql.audit ORDER BY id DESC LIMIT 1")
+    assert tuple(row) == ("ann\ufffd", "disk\ufffd full")
+
+
 def test_without_leases_it_does_nothing_but_say_so(desk: Desk) -> None:
     before = desk.picture()
     assert fence(desk.database, who="operator") == 0

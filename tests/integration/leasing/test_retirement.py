@@ -123,6 +123,12 @@ def test_a_paused_profile_that_fails_on_is_retired(desk: Desk) -> None:
     assert desk.profile(desk.only).state == "retired"
 
 
+def test_a_reason_that_postgres_refuses_is_kept_all_the_same(desk: Desk) -> None:
+    change_state(desk.database, desk.only, "pause", who="eva\udcff", reason="look\0at it")
+    row = desk.one("SELECT state_changed_by, state_reason FROM poolsql.profiles WHERE id = :id", id=desk.only)
+    assert tuple(row) == ("eva\ufffd", "look\ufffdat it")
+
+
 def test_what_a_person_retired_keeps_its_reason(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(max_uses=1)
     granted = desk.granted()
