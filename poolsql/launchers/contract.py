@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 
@@ -46,8 +45,6 @@ class LaunchRequest:
     profile_id: int
     profile_key: str
     """The launcher's own name of the profile."""
-    directory: Path | None = None
-    """User data directory, for launchers that keep one on this machine."""
     proxy: Proxy | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Launcher options joined with the profile's own, such as ``headless``."""

@@ -66,8 +66,7 @@ class LocalLauncher:
         Raises:
             LaunchFailedError: The browser could not start; `fault` is PROFILE when other profiles could.
         """
-        directory = request.directory or profile_directory(self._data_dir, self._name, request.profile_key)
-        directory = open_directory(directory)
+        directory = open_directory(profile_directory(self._data_dir, self._name, request.profile_key))
         self._plan(request, directory)
         take_unused(directory)
         return BrowserHandle(
