@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupt
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from pathlib import Path
@@ -72,6 +73,10 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show every character is no reason to fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     # Typer tells the exit code of its own ends, such as --help or Ctrl-C, as the answer.
     try:
         code = app(prog_name="poolsql", standalone_mode=False) or 0

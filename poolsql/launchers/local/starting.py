@@ -22,6 +22,8 @@ _RESERVE_SECONDS = 2.0
 """Of the whole time, what is kept for ending a browser that does not come up."""
 _PROFILE_IN_USE = 21
 """Chromium's exit code when another browser, or another host, holds the lock of the directory."""
+_NO_SOCKET = "Failed to create socket directory"
+"""What it says before it ends with the same code, because it cannot make the socket that goes with the lock."""
 _LAST_LINES = 8
 _LINE_BYTES = 400
 _NOISE = "ERROR:dbus/"
@@ -96,6 +98,11 @@ def _wait(child: _Child, directory: Path, deadline: Deadline) -> StartedBrowser:
 
 
 def _ended_early(child: _Child, directory: Path, code: int) -> LaunchFailedError:
+    if code == _PROFILE_IN_USE and _NO_SOCKET in child.last_words():
+        return LaunchFailedError(
+            f"browser {child.name}: cannot use the directory for temporary files "
+            f"{os.environ.get('TMPDIR', '/tmp')}; make room in it, or set TMPDIR to one that can be written"  # noqa: S108
+        )
     if code == _PROFILE_IN_USE:
         return LaunchFailedError(
             f"profile directory {directory}: Chromium says that another browser uses it (exit code {code}); "

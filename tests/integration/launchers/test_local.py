@@ -254,6 +254,15 @@ class TestStarting:
             launcher.start(request, launcher.prepare(request), timeout=START_SECONDS)
         assert failed.value.fault is LaunchFault.PROFILE
 
+    def test_a_temporary_directory_that_is_missing_is_no_fault_of_the_profile(
+        self, bench: LocalBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        request = bench.request("shop")
+        monkeypatch.setenv("TMPDIR", "/nonexistent")
+        with pytest.raises(LaunchFailedError, match="directory for temporary files /nonexistent") as failed:
+            bench.launcher.start(request, bench.launcher.prepare(request), timeout=START_SECONDS)
+        assert failed.value.fault is LaunchFault.LAUNCHER
+
     def test_a_browser_that_does_not_come_up_is_killed_within_the_deadline(
         self, bench: LocalBench, program: Callable[[str], Path]
     ) -> None:
