@@ -16,10 +16,10 @@ from rich.console import Console
 
 from poolsql.cli import db
 from poolsql.errors import PoolsqlError
-from poolsql.fleet.runtime import package_version
 from poolsql.logs import configure_logging, one_line
 from poolsql.redaction import redact
 from poolsql.settings import process_settings
+from poolsql.version import package_version
 
 INTERRUPTED = 130
 

@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import weakref
-from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from poolsql.leasing.keeper import Keeper
 from poolsql.leasing.reaper import Reaped, Reaper
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
 from poolsql.settings import Settings
+from poolsql.version import package_version
 
 log = logging.getLogger(__name__)
 
@@ -150,14 +150,6 @@ class Runtime:
     def _dead(self) -> list[UUID]:
         holders = holders_on(self.database, self.settings.machine)
         return [holder.id for holder in holders if not is_alive(ProcessIdentity(holder.pid, holder.process_started))]
-
-
-def package_version() -> str:
-    """The version that is installed; ``0`` in a source tree that is not."""
-    try:
-        return version("poolsql")
-    except PackageNotFoundError:
-        return "0"
 
 
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()

@@ -12,11 +12,11 @@ from urllib.parse import urljoin
 import requests
 
 from poolsql.deadlines import Deadline
-from poolsql.fleet.runtime import package_version
 from poolsql.scraping.retry_after import parse_retry_after
 from poolsql.scraping.robots import MAX_ROBOTS_BYTES, RobotsRules, decode_robots
 from poolsql.scraping.targets import parse_target
 from poolsql.text import clean_text
+from poolsql.version import package_version
 
 MAX_REDIRECTS = 5
 """RFC 9309: follow at least five, also to other hosts."""

@@ -34,7 +34,8 @@ def only_starter(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise LaunchFailedError(
-                f"profile directory {directory}: another process is starting a browser on it; wait until that is done",
+                f"profile directory {directory}: another process is starting or stopping a browser on it; wait "
+                "until that is done",
                 fault=LaunchFault.PROFILE,
             ) from error
         yield
