@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from poolsql.database import migration
+from poolsql.database.embedded import default_directory, stop_embedded_server
 from poolsql.database.engine import Database
 from poolsql.database.opening import open_database
 from poolsql.database.rights import grant_runtime_rights
 from poolsql.durations import parse_duration
+from poolsql.errors import ConflictError
 from poolsql.leasing.fencing import fence as fence_leases
 from poolsql.settings import Settings, process_settings
 
@@ -57,6 +59,15 @@ def fence(
         migration.check_schema(database)
         count = fence_leases(database, who=_me(settings), reason=reason)
         typer.echo(f"{database.address}: {count} {'lease was' if count == 1 else 'leases were'} fenced")
+
+
+@app.command()
+def stop() -> None:
+    """Stop the embedded server if nobody uses it: one whose last user was killed is still there."""
+    directory = default_directory(process_settings().data_dir)
+    if not stop_embedded_server(directory):
+        raise ConflictError(f"the embedded server in {directory} is in use; its last user will stop it")
+    typer.echo(f"no server runs in {directory}")
 
 
 @contextmanager

@@ -84,6 +84,13 @@ _POSITIVE = (
 )
 _FROM_ZERO = ("lost_cooldown", "rest")
 _OPTIONAL_COUNTS = ("retire_after", "max_uses", "target_size")
+_CAPPED = (
+    ("failure_cooldown", "failure_cooldown_cap"),
+    ("hold", "hold_cap"),
+    ("block_pause", "pause_cap"),
+    ("rate_pause", "pause_cap"),
+    ("site_back_off", "site_back_off_cap"),
+)
 _LARGEST_COUNT = 2**31 - 1
 """What an integer column holds."""
 
@@ -126,10 +133,9 @@ def _contradictions(policy: PoolPolicy) -> list[str]:
         problems.append(
             f"ttl ({format_duration(policy.ttl)}) must not exceed max_lease ({format_duration(policy.max_lease)})"
         )
-    if policy.failure_cooldown > policy.failure_cooldown_cap:
-        problems.append("failure_cooldown must not exceed failure_cooldown_cap")
-    if policy.hold > policy.hold_cap:
-        problems.append("hold must not exceed hold_cap")
+    problems += [
+        f"{first} must not exceed {cap}" for first, cap in _CAPPED if getattr(policy, first) > getattr(policy, cap)
+    ]
     return problems
 
 

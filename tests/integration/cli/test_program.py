@@ -20,6 +20,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 
 import poolsql
+from poolsql.database.embedded import default_directory, open_embedded_server
 from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, try_session_lock, unlock_session
 from poolsql.database.migration import head_revision
@@ -336,6 +337,15 @@ def test_a_data_directory_that_is_open_to_others(program: Program, data_dir: Pat
 
 
 # What nobody foresaw
+
+
+def test_the_embedded_server_is_stopped_only_when_nobody_uses_it(program: Program, data_dir: Path) -> None:
+    with open_embedded_server(default_directory(data_dir)):
+        used = program.run("db", "stop", POOLSQL_DATA_DIR=str(data_dir))
+    assert (used.code, "is in use" in used.line) == (2, True)
+    unused = program.run("db", "stop", POOLSQL_DATA_DIR=str(data_dir))
+    assert (unused.code, unused.errors) == (0, "")
+    assert "no server runs" in unused.out
 
 
 def test_an_error_that_nobody_foresaw_is_traced_without_its_secrets(program: Program, tmp_path: Path) -> None:
