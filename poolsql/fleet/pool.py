@@ -12,7 +12,7 @@ from poolsql.fleet.runtime import Runtime
 from poolsql.fleet.session import Borrowed
 from poolsql.leasing import registry
 from poolsql.leasing.checkout import Request
-from poolsql.leasing.checks import LONGEST_NAME, checked_name, checked_names
+from poolsql.leasing.checks import LONGEST_NAME, checked_id, checked_name, checked_names
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import PoolRow
@@ -172,6 +172,6 @@ class Pool:
             task=clean_text(task, limit=LONGEST_NAME) if task is not None else None,
             host=checked_name(host, "host") if host is not None else None,
             tags=checked_names(tags, "tag"),
-            profile_id=profile_id,
+            profile_id=checked_id(profile_id, "profile_id") if profile_id is not None else None,
         )
         return Borrowing(self._runtime, request, pool=self.name, wait=wait)

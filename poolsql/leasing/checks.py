@@ -38,6 +38,17 @@ def checked_names(texts: Sequence[str], kind: str) -> tuple[str, ...]:
     return tuple(checked_name(text, kind) for text in texts)
 
 
+def checked_id(number: object, kind: str) -> int:
+    """A number that a bigint column can hold.
+
+    Raises:
+        BadInputError: It is none.
+    """
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63:
+        raise BadInputError(f"{kind}: {number!r} is no id; ids are whole numbers from 1")
+    return number
+
+
 def checked_proxy_server(server: str, *, proxy: str) -> str:
     """The address of a proxy, without credentials (I11).
 

@@ -4,14 +4,20 @@
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(lease_ids)s::bigint[], %(tokens)s::uuid[]) AS asked (lease_id, token)
 ),
+-- By id, the order in which everybody locks leases: any other could deadlock with a fence.
+live AS MATERIALIZED (
+    SELECT leases.id
+    FROM poolsql.leases
+    JOIN asked ON asked.lease_id = leases.id AND asked.token = leases.token
+    WHERE leases.state = 'held' AND leases.deadline_at > clock_timestamp()
+    ORDER BY leases.id
+    FOR UPDATE OF leases
+),
 renewed AS (
     UPDATE poolsql.leases
     SET expires_at = least(clock_timestamp() + leases.ttl, leases.deadline_at)
-    FROM asked
-    WHERE leases.id = asked.lease_id
-      AND leases.token = asked.token
-      AND leases.state = 'held'
-      AND leases.deadline_at > clock_timestamp()
+    FROM live
+    WHERE leases.id = live.id
     RETURNING leases.id AS lease_id, leases.expires_at,
         extract(epoch FROM leases.expires_at - clock_timestamp())::float8 AS remaining
 ),

@@ -153,6 +153,12 @@ def test_a_wait_that_is_no_duration_is_refused_before_anything_is_leased(shop: P
             shop.browser(wait=wait)
 
 
+@pytest.mark.parametrize("number", ["1", 0, -1, 2**63, True, 1.5])
+def test_a_profile_is_asked_for_by_its_id(shop: Pool, number: Any) -> None:
+    with pytest.raises(BadInputError, match="profile_id"):
+        shop.checkout(profile_id=number)
+
+
 def test_what_is_declared_can_be_borrowed(fleet: Fleet, shop: Pool) -> None:
     fleet.define_proxy("isp", "http://127.0.0.1:1", username="me", secret="env:ISP")
     known = shop.add_profile("p1", launcher="local", proxy="isp", tags=["de", "win11"], seed="7", options={"args": []})

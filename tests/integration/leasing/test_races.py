@@ -100,6 +100,24 @@ def test_a_renewal_that_meets_an_unfinished_release_is_refused_i2(desk: Desk, th
     assert [report.kind for report in desk.refused(granted.lease_id)] == ["renew"]
 
 
+def test_a_renewal_locks_its_leases_by_id_whatever_order_it_names_them_in(
+    new_desk: Callable[..., Desk], threads: ThreadPoolExecutor
+) -> None:
+    desk = new_desk(profiles=3)
+    granted = sorted((desk.granted() for _ in range(3)), key=lambda each: each.lease_id)
+    lock = "SELECT FROM poolsql.leases WHERE id = %s FOR UPDATE NOWAIT"
+    with desk.opened() as other:
+        other.execute(lock, [granted[0].lease_id])
+        names = [name_of(each) for each in reversed(granted)]
+        renewing = threads.submit(renew, desk.database, desk.worker, names, patience=5.0)
+        desk.wait_until_blocked()
+        # It waits for the first and holds none of the others; otherwise these two would deadlock.
+        for each in granted[1:]:
+            other.execute(lock, [each.lease_id])
+        other.commit()
+        assert set(renewing.result(timeout=10)) == {each.lease_id for each in granted}
+
+
 def test_a_renewal_that_meets_an_unfinished_expiry_is_refused_i2(desk: Desk, threads: ThreadPoolExecutor) -> None:
     granted = desk.granted()
     desk.start_browser(granted)
