@@ -42,8 +42,8 @@ def test_from_beginning_to_end(directory: Path) -> None:
     output = demo.output
     # The pages: all that can be had, and why the others can't.
     assert "24 of 26 done" in output
-    assert re.search(r"members/members +│ captcha +│ +2 │", output)
-    assert re.search(r"shop/private/stocktaking +│ robots_disallowed +│ +0 │", output)
+    assert re.search(r"members/members +│ captcha +│ +2 │", output), output
+    assert re.search(r"shop/private/stocktaking +│ robots_disallowed +│ +0 │", output), output
     assert re.search(r"offers/offers +│ success +│ +2 │", output), "the limited page was not tried again"
     assert re.search(r"offers is left alone for [\d.]+s: rate limited", output)
     assert re.search(r"members is left alone for [\d.]+s: captcha", output)

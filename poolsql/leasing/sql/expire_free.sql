@@ -18,16 +18,21 @@ WITH lease AS MATERIALIZED (
 visit_now AS MATERIALIZED (
     SELECT lease.id AS lease_id, lease.profile_id, lease.pool_id, lease.worker_id, lease.task,
         NULL::bigint AS task_id, lease.host, NULL::text AS url, NULL::int AS status, lease.said AS outcome,
-        NULL::text AS detail, lease.acquired_at AS started_at, NULL::bigint AS bytes, NULL::float8 AS retry_after,
+        CASE lease.said
+            WHEN 'worker_lost' THEN 'its process is gone'
+            WHEN 'deadline_exceeded' THEN 'held longer than max_lease'
+            ELSE 'not renewed within its ttl'
+        END AS detail, lease.acquired_at AS started_at, NULL::bigint AS bytes, NULL::float8 AS retry_after,
         NULL::jsonb AS evidence
     FROM lease
 ),
 closing AS MATERIALIZED (
     SELECT lease.id AS lease_id, lease.token, lease.profile_id, lease.pool_id, lease.worker_id,
-        NULL::text AS machine, lease.task, worst.host, worst.outcome, NULL::text AS detail, 'reaper' AS ended_by,
+        NULL::text AS machine, lease.task, worst.host, worst.outcome, visit_now.detail, 'reaper' AS ended_by,
         lease.acquired_at, false AS browser_started, NULL::text AS stop_rung, lease.visits + 1 AS visits,
         NULL::float8 AS retry_after, true AS hold_wanted, NULL::text AS pause_because
     FROM lease
+    JOIN visit_now ON visit_now.lease_id = lease.id
     CROSS JOIN LATERAL (
         SELECT candidate.outcome, candidate.host
         FROM (

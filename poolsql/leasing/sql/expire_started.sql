@@ -18,6 +18,11 @@ UPDATE poolsql.leases
 SET state = 'reclaiming',
     reclaim_since = clock_timestamp(),
     reclaim_outcome = lease.said,
+    reclaim_detail = CASE lease.said
+        WHEN 'worker_lost' THEN 'its process is gone'
+        WHEN 'deadline_exceeded' THEN 'held longer than max_lease'
+        ELSE 'not renewed within its ttl'
+    END,
     reclaim_next_at = clock_timestamp()
 FROM lease
 WHERE leases.id = lease.id

@@ -229,6 +229,33 @@ def test_giving_up_a_lease_that_is_not_ones_own_changes_nothing_i2(desk: Desk) -
     assert desk.picture() == before
 
 
+ENDS = {
+    "lease_expired": ("UPDATE poolsql.leases SET expires_at = clock_timestamp() WHERE id = :id", "not renewed"),
+    "deadline_exceeded": (
+        "UPDATE poolsql.leases SET expires_at = clock_timestamp(), deadline_at = clock_timestamp() WHERE id = :id",
+        "longer than max_lease",
+    ),
+    "worker_lost": ("SELECT :id", "process is gone"),
+}
+
+
+@pytest.mark.parametrize("browser", [True, False], ids=["browser", "no browser"])
+@pytest.mark.parametrize("outcome", ENDS)
+def test_history_says_why_a_lease_was_taken_back(desk: Desk, outcome: str, browser: bool) -> None:
+    granted = desk.granted()
+    if browser:
+        desk.start_browser(granted)
+    end, why = ENDS[outcome]
+    desk.execute(end, id=granted.lease_id)
+    dead = [desk.worker.id] if outcome == "worker_lost" else []
+    desk.reaper(dead_workers=lambda: dead).run_once()
+    (visit,) = desk.all("SELECT outcome, detail FROM poolsql.visits WHERE lease_id = :id", id=granted.lease_id)
+    attempt = desk.attempt(granted.lease_id)
+    assert attempt.outcome == visit.outcome == outcome
+    assert attempt.detail == visit.detail
+    assert why in attempt.detail
+
+
 @pytest.mark.parametrize("error", [StopNotProvenError("pid 1 is still there"), OSError("no such disk \x00")])
 def test_a_browser_that_does_not_stop_keeps_its_profile_out_with_a_note_i3(desk: Desk, error: Exception) -> None:
     granted = desk.granted()
