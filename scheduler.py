@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poolsql.cli.main import main
+from poolsql.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -119,11 +120,12 @@ def load_settings(**overrides: object) -> Settings:
 
     Raises:
         BadInputError: A variable has a value that cannot be right (the message names each of them), there is no
-            setting of an override's name, or the file cannot be read.
+            setting of an override's name, a variable is nearly a setting's name, or the file cannot be read.
     """
     for name in overrides.keys() - Settings.model_fields.keys():
         alike = get_close_matches(name, Settings.model_fields, n=1)
         raise BadInputError(f"there is no setting {name!r}" + (f"; did you mean {alike[0]!r}?" if alike else ""))
+    _refuse_misspelt(os.environ)
     file = os.environ.get(ENV_FILE_VARIABLE, ".env")
     values: dict[str, Any] = {"_env_file": file or None, **overrides}
     try:
@@ -138,6 +140,17 @@ def load_settings(**overrides: object) -> Settings:
         raise BadInputError(f"settings: cannot read the file {file} ({error.strerror})") from error
     except UnicodeError:
         raise BadInputError(f"settings: the file {file} does not hold UTF-8 text") from None
+
+
+def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+    # Only what is nearly a setting's name: a cluster may set others of our prefix, such as POOLSQL_SERVICE_HOST.
+    known = {f"POOLSQL_{name.upper()}" for name in Settings.model_fields} | {ENV_FILE_VARIABLE}
+    for name in environment:
+        if not name.upper().startswith("POOLSQL_") or name.upper() in known:
+            continue
+        alike = get_close_matches(name.upper(), known, n=1, cutoff=0.9)
+        if alike:
+            raise BadInputError(f"settings: {name} is no setting; did you mean {alike[0]}?")
 
 
 @lru_cache(maxsize=1)

@@ -192,7 +192,7 @@ need_driver() {
         driver_starts || fail "Playwright's driver does not start with libatomic1 either: $(tail -n 1 $log)"
     elif has_apt; then
         missing=libatomic1
-        find_chromium || missing='libatomic1 chromium'
+        find_chromium || missing='libatomic1 chromium chromium-sandbox'
         fail "Playwright's driver needs libatomic1; as root run: apt-get install -y $missing"
     else
         fail "Playwright's driver needs the library libatomic.so.1; as root run: dnf install libatomic"
@@ -231,11 +231,12 @@ need_chromium() {
     fi
     if has_debian_chromium && is_root; then
         say "installing Debian's chromium (apt-get, as root), about 100 MB"
-        apt_install chromium || fail "could not install chromium; as root run: apt-get install -y chromium"
+        apt_install chromium chromium-sandbox ||
+            fail "could not install chromium; as root run: apt-get install -y chromium chromium-sandbox"
         find_chromium || fail "$(tail -n 1 $log)"
         chromium_starts || fail "name a browser that does: POOLSQL_CHROMIUM=/path/to/it"
     elif has_debian_chromium; then
-        fail "no Chromium, Chrome or Edge that starts here; as root run: apt-get install -y chromium"
+        fail "no Chromium, Chrome or Edge that starts here; as root run: apt-get install -y chromium chromium-sandbox"
     else
         fail "no Chromium, Chrome or Edge that starts here; run: .venv/bin/playwright install --with-deps chromium"
     fi

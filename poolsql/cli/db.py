@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -11,12 +13,14 @@ from typing import Annotated
 import typer
 
 from poolsql.database import migration
+from poolsql.database.addresses import address_and_password
 from poolsql.database.embedded import default_directory, stop_embedded_server
+from poolsql.database.embedded.binaries import psql_program
 from poolsql.database.engine import Database
 from poolsql.database.opening import open_database
 from poolsql.database.rights import grant_runtime_rights
 from poolsql.durations import parse_duration
-from poolsql.errors import ConflictError
+from poolsql.errors import BadInputError, ConflictError
 from poolsql.leasing.fencing import fence as fence_leases
 from poolsql.settings import Settings, process_settings
 
@@ -59,6 +63,24 @@ def fence(
         migration.check_schema(database)
         count = fence_leases(database, who=_me(settings), reason=reason)
         typer.echo(f"{database.address}: {count} {'lease was' if count == 1 else 'leases were'} fenced")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context) -> None:
+    """Open psql on the database; further arguments are psql's own, such as -c "SELECT …"."""
+    with _open(process_settings()) as database:
+        address, password = address_and_password(database.url)
+        environment = os.environ if password is None else {**os.environ, "PGPASSWORD": password}
+        command = [psql_program(), "--dbname", address, *context.args]
+        # Ctrl-C in psql ends a query, not psql: it is psql's alone.
+        before = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            done = subprocess.run(command, env=environment, check=False)  # noqa: S603 - what the user asked for
+        except FileNotFoundError as error:
+            raise BadInputError("there is no psql on this machine; apt install postgresql-client") from error
+        finally:
+            signal.signal(signal.SIGINT, before)
+    raise typer.Exit(done.returncode)
 
 
 @app.command()

@@ -9,7 +9,7 @@ import io
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -67,12 +67,8 @@ def demo(
     play(Console(), urls=urls, stay=stay)
 
 
-def main() -> NoReturn:
+def run() -> int:
     """Run the program; an error that was foreseen is one line and its exit code."""
-    sys.exit(_run())
-
-
-def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show every character is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):

@@ -66,6 +66,11 @@ def readable(url: URL) -> str:
     return f"postgresql://{user}/{database}{f'?{where}' if where else ''}"
 
 
+def address_and_password(url: URL) -> tuple[str, str | None]:
+    """The address for another program's command line, and apart from it the password, which has no place there."""
+    return url._replace(drivername="postgresql", password=None).render_as_string(), url.password
+
+
 def _parts(rest: str, name: str) -> dict[str, str]:
     try:
         parts = conninfo_to_dict(f"postgresql://{rest}")

@@ -73,8 +73,9 @@ class Database:
             with _driver(pooled).cursor(row_factory=namedtuple_row) as cursor:
                 cursor.execute(statement.query, parameters)
                 return cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            if self._distrusts(error):
+        except BaseException as error:
+            # Cut off by Ctrl-C, the connection is in the middle of something that nobody will read.
+            if not isinstance(error, psycopg.Error) or self._distrusts(error):
                 pooled.invalidate(error)
             raise
         finally:

@@ -13,6 +13,7 @@ from poolsql.durations import format_duration
 
 _ATTEMPTS = text("""
     SELECT attempts.lease_id, profiles.key, attempts.host, attempts.outcome, attempts.ended_by, attempts.stop_rung,
+        CASE WHEN attempts.blames IN ('launcher', 'browser', 'task') THEN left(attempts.detail, 300) END AS why,
         extract(epoch FROM attempts.available_at - attempts.ended_at)::float8 AS waits
     FROM poolsql.attempts
     JOIN poolsql.profiles ON profiles.id = attempts.profile_id
@@ -72,4 +73,6 @@ class Events:
         stopped = f", browser proven stopped by {row.stop_rung}" if row.stop_rung and row.ended_by == "reaper" else ""
         back = f"; {row.key} is offered again in {format_duration(round(row.waits, 1))}" if row.waits > 0.05 else ""
         where = f" at {self._names.host(row.host)}" if row.host else ""
-        return f"lease {row.lease_id} on {row.key}{where} ended as {row.outcome.replace('_', ' ')}{stopped}{back}"
+        why = f": {row.why}" if row.why else ""
+        ended = row.outcome.replace("_", " ")
+        return f"lease {row.lease_id} on {row.key}{where} ended as {ended}{stopped}{back}{why}"

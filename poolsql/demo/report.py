@@ -93,6 +93,9 @@ SELECT used_again.started_at, lost.key || ' is leased again: lease ' || used_aga
 FROM lost, used_again
 """
 
+_WHOLE = {"host", "outcome", "blames"}
+"""Columns whose words are not broken on a narrow terminal."""
+
 MOST_RESULTS = 14
 
 
@@ -113,7 +116,7 @@ def show_results(console: Console, database: Database, run_id: int, names: Names
     unusual = [row for row in rows if row.state != "done" or row.tries > 1]
     shown = (unusual + [row for row in rows if row not in unusual])[:MOST_RESULTS]
     table = _table(f"Results (poolsql.tasks): {sum(row.state == 'done' for row in rows)} of {len(rows)} done")
-    table.add_column("page", overflow="fold")
+    table.add_column("page", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
     table.add_column("tries", justify="right")
     table.add_column("result", overflow="fold")
@@ -148,7 +151,7 @@ def show_query(console: Console, database: Database, title: str, query: str, **p
     for heading in rows[0]._fields if rows else ("nothing",):
         numbers = bool(rows) and all(not isinstance(getattr(row, heading), str | None) for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
-        table.add_column(heading.replace("_", " "), overflow="fold", justify=justify, no_wrap=heading == "host")
+        table.add_column(heading.replace("_", " "), overflow="fold", justify=justify, no_wrap=heading in _WHOLE)
     for row in rows:
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
     console.print(table)

@@ -203,7 +203,7 @@ def _remove(directory: Path) -> None:
     give_up_at = time.monotonic() + REMOVE_SECONDS
     while directory.exists():
         shutil.rmtree(directory, ignore_errors=True)
-        if time.monotonic() > give_up_at:
+        if directory.exists() and time.monotonic() > give_up_at:
             log.warning("%s could not be removed", directory)
             return
         time.sleep(0.02)

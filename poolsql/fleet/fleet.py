@@ -54,7 +54,8 @@ class Fleet:
 
         Args:
             machines: Only workers of these machines are offered its profiles; None: all.
-            options: As the kind of launcher knows them.
+            options: As the kind of launcher knows them. ``local``: ``headless`` (default True), ``args`` (further
+                flags), ``sandbox``, ``resolver_rules``, ``environment``; see `poolsql.launchers.local.command`.
 
         Raises:
             BadInputError: The kind is unknown or an option cannot be right; nothing was changed.
@@ -147,7 +148,7 @@ def connect(url: str | None = None, **settings: Any) -> Fleet:
     Args:
         url: Postgres address; default: ``POOLSQL_DATABASE_URL``, else the embedded server, whose tables are
             brought up to date by themselves.
-        settings: Values that win over ``POOLSQL_*``; see `Settings`.
+        settings: Values that win over ``POOLSQL_*``; see `poolsql.settings.Settings`.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached.

@@ -131,6 +131,7 @@ class Pool:
         options: Mapping[str, Any] | None = None,
         seed: str | None = None,
         new: bool = False,
+        exist_ok: bool = False,
     ) -> int:
         """Add a profile; returns its id.
 
@@ -142,6 +143,7 @@ class Pool:
             options: Launcher options of this profile; they win over the launcher's own.
             seed: Whatever the browser product derives the identity from, kept for replays.
             new: True: it is not offered before it is activated.
+            exist_ok: True: a profile of that key in this pool stays as it is, and its id is returned.
 
         Raises:
             BadInputError: A name or tag cannot be right, or the launcher cannot take the options; nothing was added.
@@ -159,6 +161,7 @@ class Pool:
             options=options,
             seed=seed,
             new=new,
+            exist_ok=exist_ok,
         )
 
     def __repr__(self) -> str:

@@ -81,10 +81,18 @@ class Session(_Report):
 
     def __init__(self, borrowed: BorrowedBrowser, context: sync_api.BrowserContext, page: sync_api.Page) -> None:
         super().__init__(borrowed)
-        self.context = context
+        self._context = context
+        self._page = page
+
+    @property
+    def context(self) -> sync_api.BrowserContext:
         """The profile's own context: its cookies are the profile's. Never close it."""
-        self.page = page
-        """A fresh page."""
+        return self._context
+
+    @property
+    def page(self) -> sync_api.Page:
+        """A fresh page of that context."""
+        return self._page
 
 
 class AsyncSession(_Report):
@@ -92,10 +100,18 @@ class AsyncSession(_Report):
 
     def __init__(self, borrowed: BorrowedBrowser, context: async_api.BrowserContext, page: async_api.Page) -> None:
         super().__init__(borrowed)
-        self.context = context
+        self._context = context
+        self._page = page
+
+    @property
+    def context(self) -> async_api.BrowserContext:
         """The profile's own context: its cookies are the profile's. Never close it."""
-        self.page = page
-        """A fresh page."""
+        return self._context
+
+    @property
+    def page(self) -> async_api.Page:
+        """A fresh page of that context."""
+        return self._page
 
 
 class Borrowed:

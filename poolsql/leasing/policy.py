@@ -58,6 +58,8 @@ class PoolPolicy:
     def from_values(cls, **values: Any) -> PoolPolicy:
         """Build a policy from durations as people write them (``ttl="90s"``).
 
+        A `ttl` without a `renew` renews three times in it, at least every 30 s.
+
         Raises:
             BadInputError: A name is unknown, or a value contradicts another; all of them are named at once.
         """
@@ -65,7 +67,11 @@ class PoolPolicy:
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise BadInputError(f"pool policy: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-        return cls(**{name: _typed(name, value, str(known[name].type)) for name, value in values.items()})
+        typed = {name: _typed(name, value, str(known[name].type)) for name, value in values.items()}
+        if "ttl" in typed and "renew" not in typed and typed["ttl"]:
+            # Whoever shortens the one means the other too.
+            typed["renew"] = min(known["renew"].default, typed["ttl"] / 3)
+        return cls(**typed)
 
     def columns(self) -> dict[str, Any]:
         """The policy as column values of ``poolsql.pools``."""

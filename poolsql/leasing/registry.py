@@ -177,12 +177,14 @@ def add_profile(
     options: Mapping[str, Any] | None = None,
     seed: str | None = None,
     new: bool = False,
+    exist_ok: bool = False,
 ) -> int:
     """Add a profile to a pool; returns its id.
 
     Args:
         key: The launcher's own name of the profile.
         new: True: it is not offered before somebody activates it.
+        exist_ok: True: a profile of that key in this pool stays as it is, and its id is returned.
 
     Raises:
         UnknownNameError: The launcher or proxy does not exist.
@@ -191,13 +193,23 @@ def add_profile(
     """
     with database.transaction() as connection:
         launcher_id = _id_of(connection, launchers, launcher, "launcher")
+        existing = connection.execute(
+            select(profiles.c.id, profiles.c.pool_id, pools.c.name)
+            .join(pools, pools.c.id == profiles.c.pool_id)
+            .where(profiles.c.launcher_id == launcher_id, profiles.c.key == clean_text(key))
+        ).one_or_none()
+        if existing is not None:
+            if exist_ok and existing.pool_id == pool.id:
+                return int(existing.id)
+            raise ConflictError(f"launcher {launcher!r} already has a profile {key!r}, in pool {existing.name!r}")
         proxy_id, shared = None, True
         if proxy is not None:
             proxy_id = _id_of(connection, proxies, proxy, "proxy")
             shared = connection.execute(select(proxies.c.shared).where(proxies.c.id == proxy_id)).scalar_one()
         with _conflict(
-            f"profile {key!r}: launcher {launcher!r} already has a profile of that key, "
-            f"or proxy {proxy!r} is pinned to another profile and not declared shared"
+            f"profile {key!r}: proxy {proxy!r} is pinned to another profile and not declared shared"
+            if proxy is not None
+            else f"launcher {launcher!r} already has a profile {key!r}"
         ):
             profile_id = connection.execute(
                 insert(profiles)
@@ -241,5 +253,5 @@ def _id_of(connection: Connection, table: Table, name: str, kind: str) -> int:
 def _conflict(message: str) -> Iterator[None]:
     try:
         yield
-    except IntegrityError as error:
-        raise ConflictError(message) from error
+    except IntegrityError:
+        raise ConflictError(message) from None

@@ -91,6 +91,7 @@ class Runner:
         Raises:
             DriverLostError: Playwright's driver process has ended; nothing can be done without it.
         """
+        lost: BaseExceptionGroup[DriverLostError] | None = None
         try:
             async with async_playwright() as playwright, asyncio.TaskGroup() as group:
                 loops = [group.create_task(self._upkeep()), group.create_task(self._keep_claims())]
@@ -98,10 +99,12 @@ class Runner:
                 await asyncio.wait(hands)
                 for loop in loops:
                     loop.cancel()
-        except* DriverLostError as lost:
-            raise DriverLostError(str(lost.exceptions[0])) from None
+        except* DriverLostError as group_of_losses:
+            lost = group_of_losses  # raised in here it would be a group again, on some versions of Python
         finally:
             self._threads.close()
+        if lost is not None:
+            raise DriverLostError(str(lost.exceptions[0]))
 
     async def _upkeep(self) -> None:
         while True:

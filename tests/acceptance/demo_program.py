@@ -28,10 +28,12 @@ class DemoProgram:
     def __init__(self, *arguments: str, directory: Path, **environment: str) -> None:
         self._began = time.monotonic()
         self.lines: list[str] = []
+        # What the caller's terminal is like must not decide how tables look.
+        caller = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
             [sys.executable, "scheduler.py", "demo", *arguments],
             cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1", **environment},
+            env={**caller, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -44,9 +44,7 @@ def test_the_example_leases_a_profile_and_shows_a_page(data_directory: Path) -> 
             )
             for _ in range(2)
         ]
-    first, second = ran
-    assert first.stderr == ""
-    assert first.stdout == "anna The desk shop\n{'available': 3}\n"
-    # As the README says: from then on the profiles exist.
-    assert "ConflictError" in second.stderr
-    assert "anna" in second.stderr
+    assert [each.stderr for each in ran] == ["", ""]
+    # As often as one likes: the second time the profile comes that has been available for longest.
+    shown = [each.stdout for each in ran]
+    assert shown == [f"{name} The desk shop\n{{'available': 3}}\n" for name in ("anna", "ben")]

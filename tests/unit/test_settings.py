@@ -74,6 +74,20 @@ def test_unknown_and_empty_variables_are_ignored(monkeypatch: pytest.MonkeyPatch
     assert settings.lock_timeout == 5
 
 
+@pytest.mark.parametrize("name", ["POOLSQL_DATABSE_URL", "POOLSQL_DATABASE_URI", "POOLSQL_DATADIR", "POOLSQL_MASHINE"])
+def test_a_variable_that_is_nearly_a_settings_name_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "geheim")
+    with pytest.raises(BadInputError, match=f"{name} is no setting; did you mean POOLSQL_") as refused:
+        load_settings()
+    assert "geheim" not in str(refused.value)
+
+
+def test_variables_of_a_cluster_with_our_prefix_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POOLSQL_SERVICE_HOST", "POOLSQL_SERVICE_PORT", "POOLSQL_PORT", "POOLSQL_PORT_5432_TCP_ADDR"):
+        monkeypatch.setenv(name, "10.0.0.1")
+    assert load_settings().database_url is None
+
+
 def test_what_is_nearer_wins(monkeypatch: pytest.MonkeyPatch, current_directory: Path) -> None:
     text = "POOLSQL_MACHINE=from-file\nPOOLSQL_AGENT=from-file\nexport POOLSQL_DATA_DIR='/größe'\n"
     (current_directory / ".env").write_text(text, encoding="utf-8")

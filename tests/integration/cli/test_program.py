@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL
 
 import poolsql
 from poolsql.database.embedded import default_directory, open_embedded_server
+from poolsql.database.embedded.binaries import psql_program
 from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, try_session_lock, unlock_session
 from poolsql.database.migration import head_revision
@@ -243,6 +244,23 @@ def test_granting_to_a_role(on_database: Program, database: Database) -> None:
     assert (done.code, done.errors) == (0, "")
     assert f"role '{role}' may use" in done.out
     assert may
+
+
+def test_psql_opens_on_the_database_and_gets_what_follows(on_database: Program) -> None:
+    if shutil.which(psql_program()) is None:
+        pytest.skip("there is no psql: apt install postgresql-client")
+    done = on_database.run("db", "psql", "-Atc", "SELECT count(*) FROM poolsql.outcomes")
+    assert (done.code, done.out.strip()) == (0, "18")
+    assert on_database.run("db", "psql", "-v", "ON_ERROR_STOP=1", "-c", "SELECT 1/0").code == 1
+
+
+def test_psql_is_told_a_password_where_no_process_list_shows_it(program: Program, tmp_path: Path) -> None:
+    shown = tmp_path / "psql"
+    shown.write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n', encoding="utf-8")
+    shown.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = program.run("db", "psql", POOLSQL_DATABASE_URL="postgres://me:geheim@127.0.0.1:1/d", PATH=path)
+    assert done.out == "geheim --dbname postgresql://me@127.0.0.1:1/d\n"
 
 
 def test_fencing_takes_all_leases_away(on_database: Program, desk: Desk) -> None:

@@ -15,7 +15,7 @@ from poolsql.cli import main
 main.app.registered_commands.clear()
 main.app.command("show")(lambda: Console().print("Setting up …"))
 sys.argv = ["poolsql", "show"]
-main.main()
+sys.exit(main.run())
 """
 
 

@@ -153,8 +153,21 @@ def test_a_lease_names_its_proxy(new_desk: Callable[..., Desk]) -> None:
 
 def test_a_launcher_has_each_key_once(desk: Desk) -> None:
     registry.add_profile(desk.database, desk.pool, "twin", launcher=desk.launcher)
-    with pytest.raises(ConflictError, match="already has a profile of that key"):
+    with pytest.raises(ConflictError, match="already has a profile 'twin', in pool"):
         registry.add_profile(desk.database, desk.pool, "twin", launcher=desk.launcher)
+
+
+def test_a_profile_that_exists_stays_as_it_is_when_that_is_asked_for(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=0)
+    (known,) = desk.add_profiles(1, tags=["de"])
+    key = desk.profile(known).key
+    again = registry.add_profile(
+        desk.database, desk.pool, key, launcher=desk.launcher, tags=["fr"], new=True, exist_ok=True
+    )
+    assert (again, desk.profile(known).tags, desk.profile(known).state) == (known, ["de"], "active")
+    elsewhere = new_desk(profiles=0)
+    with pytest.raises(ConflictError, match=f"in pool '{desk.pool.name}'"):
+        registry.add_profile(desk.database, elsewhere.pool, key, launcher=desk.launcher, exist_ok=True)
 
 
 @pytest.mark.parametrize("unknown", [{"launcher": "nobody"}, {"proxy": "nobody"}])

@@ -47,6 +47,12 @@ def test_each_value_is_a_column_of_the_pools() -> None:
     assert {name for name in PoolPolicy().columns() if pools.c[name].nullable} == OPTIONAL
 
 
+def test_a_shorter_ttl_renews_more_often_unless_it_is_told_how_often() -> None:
+    assert PoolPolicy.from_values(ttl="60s").renew == timedelta(seconds=20)
+    assert PoolPolicy.from_values(ttl="10m").renew == PoolPolicy().renew
+    assert PoolPolicy.from_values(ttl="60s", renew="29s").renew == timedelta(seconds=29)
+
+
 def test_durations_are_read_as_people_write_them() -> None:
     policy = PoolPolicy.from_values(ttl="2m", renew=20, max_lease=timedelta(hours=1), max_age="30d")
     assert (policy.ttl, policy.renew) == (timedelta(minutes=2), timedelta(seconds=20))

