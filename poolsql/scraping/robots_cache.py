@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from poolsql.clocks import elapsed_clock
@@ -38,6 +38,8 @@ class KnownRobots:
     rules: RobotsRules
     seconds_left: float
     """Until the origin is asked again."""
+    answer: str
+    """What came back, in words: worth telling when nothing is allowed for the lack of a usable answer."""
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class RobotsCache:
             if entry.known is None or age >= min(REMEMBERED_FOR, entry.known.seconds_left):
                 entry.known, age = self._find(origin) or self._ask(origin), 0.0
                 entry.asked_at = elapsed_clock()
-            return KnownRobots(entry.known.rules, max(0.0, entry.known.seconds_left - age))
+            return replace(entry.known, seconds_left=max(0.0, entry.known.seconds_left - age))
 
     def _entry(self, origin: str) -> _Entry:
         with self._lock:
@@ -82,7 +84,7 @@ class RobotsCache:
         if not rows:
             return None
         rules = RobotsRules.of_answer(rows[0].status, rows[0].body or "", agent=self._agent)
-        return KnownRobots(rules, rows[0].seconds_left)
+        return KnownRobots(rules, rows[0].seconds_left, _in_words(rows[0].status))
 
     def _ask(self, origin: str) -> KnownRobots:
         answer = fetch_robots(origin, agent=self._agent, timeout=FETCH_SECONDS)
@@ -93,4 +95,8 @@ class RobotsCache:
         seconds = kept_for.total_seconds()
         kept = {"origin": origin, "agent": self._agent, "status": answer.status, "body": answer.text}
         self._database.run(KEEP_ROBOTS, {**kept, "seconds": seconds})
-        return KnownRobots(rules, seconds)
+        return KnownRobots(rules, seconds, answer.detail if answer.status is None else _in_words(answer.status))
+
+
+def _in_words(status: int | None) -> str:
+    return "no answer came" if status is None else f"the answer was HTTP {status}"

@@ -26,8 +26,8 @@ from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
 from poolsql.scraping.pacing import Slot, claim_slot, default_delay, still_granted
 from poolsql.scraping.retries import RetryPolicy, TaskState
-from poolsql.scraping.robots import RobotsAccess, RobotsRules
-from poolsql.scraping.robots_cache import RobotsCache
+from poolsql.scraping.robots import RobotsAccess
+from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
 from poolsql.scraping.targets import origin
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler, Seen, visit
@@ -174,7 +174,7 @@ class Runner:
         try:
             known = await self._call(lambda: self._robots.of(origin(task.url)))
             if not known.rules.allows(task.url):
-                await self._keep_off(task, known.rules, ask_again_in=known.seconds_left)
+                await self._keep_off(task, known)
                 return
             async with self._pool.browser(
                 task=task.url,
@@ -213,12 +213,13 @@ class Runner:
             await self._put_back_tried(task, outcome, detail=verdict.detail)
             await _check_driver(playwright)
 
-    async def _keep_off(self, task: Task, rules: RobotsRules, *, ask_again_in: float) -> None:
+    async def _keep_off(self, task: Task, known: KnownRobots) -> None:
         agent = self._fleet.settings.agent
-        if rules.access is RobotsAccess.DISALLOW_ALL:
+        if known.rules.access is RobotsAccess.DISALLOW_ALL:
             # No answer is no permission; the site is in trouble, and the task with it.
-            detail = "robots.txt cannot be had, and without it nothing is loaded"
-            await self._put_back_tried(task, Outcome.SITE_ERROR, detail=detail, delay=ask_again_in)
+            detail = f"robots.txt cannot be had, and without it nothing is loaded: {known.answer}"
+            log.warning("%s: %s", task.url, detail, extra={"run": self._run_id, "task": task.id})
+            await self._put_back_tried(task, Outcome.SITE_ERROR, detail=detail, delay=known.seconds_left)
         else:
             detail = f"robots.txt forbids it to {agent}"
             await self._put_back(task, outcome=Outcome.ROBOTS_DISALLOWED, ends=True, detail=detail)

@@ -125,7 +125,8 @@ def test_nothing_is_loaded_from_a_site_whose_robots_cannot_be_had(bench: Bench, 
     rows = bench.work(urls, retries=RetryPolicy(retries=0))
     assert pages(site.requests) == []
     assert {(row.state, row.outcome, row.tries) for row in rows.values()} == {("failed", "site_error", 1)}
-    assert all("robots.txt" in row.detail for row in rows.values())
+    assert all("robots.txt cannot be had" in row.detail for row in rows.values())
+    assert all("HTTP 500" in row.detail for row in rows.values())
     (host,) = bench.rows("SELECT count(*) AS number FROM poolsql.attempts WHERE pool_id = :pool", pool=bench.pool.id)
     assert host.number == 0, "a profile was leased for a page that may not be loaded"
 
