@@ -101,7 +101,7 @@ def _ended_early(child: _Child, directory: Path, code: int) -> LaunchFailedError
     if code == _PROFILE_IN_USE and _NO_SOCKET in child.last_words():
         return LaunchFailedError(
             f"browser {child.name}: cannot use the directory for temporary files "
-            f"{os.environ.get('TMPDIR', '/tmp')}; make room in it, or set TMPDIR to one that can be written"  # noqa: S108
+            f"{os.environ.get('TMPDIR', '/tmp')}; make room in it, or set TMPDIR to one that can be written"  # noqa: S108 - only told
         )
     if code == _PROFILE_IN_USE:
         return LaunchFailedError(

@@ -99,7 +99,7 @@ def test_errors_of_a_block_become_outcomes_and_propagate(
     shop: Pool, ledger: Ledger, site: Site, browser_home: BrowserHome
 ) -> None:
     async def work(playwright: Playwright) -> None:
-        with pytest.raises(Error):  # noqa: PT012
+        with pytest.raises(Error):  # noqa: PT012 - all of the block
             async with shop.browser(playwright=playwright) as borrowed:
                 browser_home.main().kill()
                 await borrowed.page.goto(site.url)

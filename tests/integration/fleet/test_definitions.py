@@ -85,7 +85,7 @@ def test_what_is_no_text_is_no_name(fleet: Fleet, shop: Pool, name: Any) -> None
             declare()
     for tags in (None, 5):
         with pytest.raises(BadInputError, match="write a list of tags"):
-            shop.checkout(tags=tags)  # type: ignore[arg-type]
+            shop.checkout(tags=tags)  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.usefixtures("unchanged")

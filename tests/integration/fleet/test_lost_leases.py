@@ -43,7 +43,7 @@ def lose(ledger: Ledger) -> None:
 def test_the_browser_is_stopped_and_the_block_ends_with_lease_lost(
     shop: Pool, ledger: Ledger, browser_home: BrowserHome
 ) -> None:
-    with pytest.raises(LeaseLostError, match="on profile p0 is lost"), shop.browser() as borrowed:  # noqa: PT012
+    with pytest.raises(LeaseLostError, match="on profile p0 is lost"), shop.browser() as borrowed:  # noqa: PT012 - all of the block
         lose(ledger)
         until(lambda: borrowed.lease.lost is not None)
         until(lambda: not browser_home.processes())
@@ -60,14 +60,14 @@ def test_the_browser_is_stopped_and_the_block_ends_with_lease_lost(
 
 
 def test_a_call_that_the_stop_cuts_off_is_told_as_lease_lost(shop: Pool, ledger: Ledger, site: Site) -> None:
-    with pytest.raises(LeaseLostError) as told, shop.browser() as borrowed:  # noqa: PT012
+    with pytest.raises(LeaseLostError) as told, shop.browser() as borrowed:  # noqa: PT012 - all of the block
         lose(ledger)
         borrowed.page.goto(site.waiting)
     assert isinstance(told.value.__cause__, Error)
 
 
 def test_an_error_of_the_callers_own_wins_over_lease_lost(shop: Pool, ledger: Ledger) -> None:
-    with pytest.raises(KeyError), shop.browser() as borrowed:  # noqa: PT012
+    with pytest.raises(KeyError), shop.browser() as borrowed:  # noqa: PT012 - all of the block
         lose(ledger)
         until(lambda: borrowed.lease.lost is not None)
         raise KeyError
@@ -107,7 +107,7 @@ def test_a_browser_is_stopped_also_when_the_database_is_away(
     away.patience = 0.1
     with Fleet(away, fleet.settings) as cut_off:
         pool = cut_off.pool(name)
-        with pytest.raises(LeaseLostError, match="renewed in time"), pool.browser():  # noqa: PT012
+        with pytest.raises(LeaseLostError, match="renewed in time"), pool.browser():  # noqa: PT012 - all of the block
             away.away = True
             until(lambda: not browser_home.processes())
         away.away = False
@@ -128,7 +128,7 @@ def test_the_task_is_cancelled_and_told_why(shop: Pool, ledger: Ledger, site: Si
         async with driver() as playwright:
             # Twice: while a page loads, and while nothing of the browser is awaited.
             for wait in ("page", "sleep"):
-                with pytest.raises(LeaseLostError) as told:  # noqa: PT012
+                with pytest.raises(LeaseLostError) as told:  # noqa: PT012 - all of the block
                     async with shop.browser(playwright=playwright) as borrowed:
                         lose(ledger)
                         if wait == "page":
@@ -237,7 +237,7 @@ def test_whoever_still_drives_an_old_lease_is_cut_off_before_the_next_one_starts
     old, new = new_fleet(), new_fleet()
     pool = make_pool(old, lost_cooldown=0)
     ledger = Ledger(database, pool)
-    with pytest.raises(LeaseLostError), pool.browser() as borrowed, connect_raw(borrowed.cdp_url, proxy=None) as raw:  # noqa: PT012
+    with pytest.raises(LeaseLostError), pool.browser() as borrowed, connect_raw(borrowed.cdp_url, proxy=None) as raw:  # noqa: PT012 - all of the block
         lose(ledger)
         with pytest.raises(NoProfileAvailableError), new.pool(pool.name).browser():
             pass

@@ -191,7 +191,7 @@ def test_closing_a_fleet_ends_what_it_lent(
     fleet = new_fleet()
     pool = make_pool(fleet, profiles=2)
     ledger = Ledger(database, pool)
-    with pytest.raises(LeaseLostError, match="its fleet was closed"), pool.lease(), pool.browser() as session:  # noqa: PT012
+    with pytest.raises(LeaseLostError, match="its fleet was closed"), pool.lease(), pool.browser() as session:  # noqa: PT012 - all of the block
         session.page.goto(site.url)
         fleet.close()
         assert browser_home.processes() == []

@@ -68,7 +68,7 @@ def test_what_is_reported_wins_over_what_the_block_ends_with(fleet: Fleet, datab
     with pool.browser() as borrowed:
         borrowed.report("task_failed", detail="first thought")
         borrowed.report("not_found", detail="gone\0 for \ud800 good")
-    with pytest.raises(BadInputError, match="no outcome 'fine'"), pool.browser() as borrowed:  # noqa: PT012
+    with pytest.raises(BadInputError, match="no outcome 'fine'"), pool.browser() as borrowed:  # noqa: PT012 - all of the block
         borrowed.report("captcha", retry_after="90s")
         borrowed.report("fine")
     not_found, captcha = Ledger(database, pool).attempts()
@@ -142,7 +142,7 @@ def test_a_dead_proxy_is_blamed_not_the_profile(fleet: Fleet, database: Database
 def test_a_browser_that_is_killed_in_the_block_has_crashed(
     shop: Pool, ledger: Ledger, site: Site, browser_home: BrowserHome
 ) -> None:
-    with pytest.raises(Error), shop.browser() as borrowed:  # noqa: PT012
+    with pytest.raises(Error), shop.browser() as borrowed:  # noqa: PT012 - all of the block
         browser_home.main().kill()
         borrowed.page.goto(site.url)
     attempt, (profile,) = ledger.last(), ledger.profiles()

@@ -12,7 +12,7 @@ from playwright.sync_api import Playwright, sync_playwright
 
 pytest.register_assert_rewrite("tests.integration.launchers.conformance", "tests.integration.launchers.support")
 
-from .support import Site, children_that_are_zombies, processes_that_mention, seen_within  # noqa: E402
+from .support import Site, children_that_are_zombies, processes_that_mention, seen_within  # noqa: E402 - its asserts are to be rewritten
 
 
 @pytest.fixture(scope="module")

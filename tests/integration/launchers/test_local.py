@@ -354,11 +354,13 @@ class TestLocks:
     def test_the_lock_of_another_host_is_removed(self, bench: LocalBench) -> None:
         (bench.directory() / "SingletonLock").symlink_to("old-container-7")
         handle = start(bench)
+        assert bench.launcher.is_running(handle)
         bench.launcher.stop(handle, timeout=STOP_SECONDS)
 
     def test_a_lock_whose_process_id_belongs_to_a_stranger_is_removed(self, bench: LocalBench) -> None:
         (bench.directory() / "SingletonLock").symlink_to(f"{socket.gethostname()}-{os.getpid()}")
         handle = start(bench)
+        assert bench.launcher.is_running(handle)
         bench.launcher.stop(handle, timeout=STOP_SECONDS)
 
     def test_a_lock_that_answers_is_respected(self, bench: LocalBench, temporary_files: Path) -> None:
@@ -410,4 +412,5 @@ class TestDirectories:
     def test_a_lost_directory_starts_as_a_new_one(self, bench: LocalBench) -> None:
         shutil.rmtree(bench.directory())
         handle = start(bench)
+        assert bench.launcher.is_running(handle)
         bench.launcher.stop(handle, timeout=STOP_SECONDS)

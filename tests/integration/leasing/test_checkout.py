@@ -161,8 +161,10 @@ def test_what_concerns_one_host_leaves_the_others_alone(desk: Desk) -> None:
         host=desk.host,
     )
     desk.execute(COOL_DOWN, profile=desk.only, host=desk.host)
-    desk.release(desk.granted(host=f"other.{desk.host}"))
-    desk.granted()
+    elsewhere = desk.granted(host=f"other.{desk.host}")
+    assert elsewhere.profile.id == desk.only
+    desk.release(elsewhere)
+    assert desk.granted().profile.id == desk.only
 
 
 def test_all_tags_that_are_asked_for_must_be_there(new_desk: Callable[..., Desk]) -> None:

@@ -247,6 +247,7 @@ def test_a_lost_lease_does_not_take_the_others_along(new_desk: Callable[..., Des
     before = kept.expires_at
     clock.suspend(31, desk.keeper)
     until(lambda: kept.expires_at > before)
+    assert kept.lost is None
 
 
 def test_no_renewal_follows_a_release(faulty_desk: Desk, faulty: FaultyDatabase, clock: Clock) -> None:

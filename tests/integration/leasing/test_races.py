@@ -55,7 +55,7 @@ def test_a_race_for_the_last_profile_has_one_winner_i1(
         winners = [granted for granted in threads.map(run, runners) if granted is not None]
         assert len(winners) == 1
         assert len(desk.leases()) == 1
-        runners[0].release(winners[0])  # type: ignore[arg-type]
+        runners[0].release(winners[0])  # type: ignore[arg-type]  # on purpose
 
 
 def test_many_holders_never_share_a_profile_i1(new_desk: Callable[..., Desk], threads: ThreadPoolExecutor) -> None:

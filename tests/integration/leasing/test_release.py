@@ -148,7 +148,7 @@ def test_text_that_postgres_refuses_never_keeps_a_report_out(desk: Desk, where: 
 
 def test_an_exception_as_detail_never_keeps_a_report_out(desk: Desk) -> None:
     lease = desk.lease()
-    lease.release(Outcome.BLOCKED, detail=ValueError("403"))  # type: ignore[arg-type]
+    lease.release(Outcome.BLOCKED, detail=ValueError("403"))  # type: ignore[arg-type]  # on purpose
     attempt = desk.attempt(lease.id)
     assert (attempt.outcome, attempt.detail) == ("blocked", "403")
 
@@ -381,7 +381,7 @@ def test_a_report_that_cannot_be_right_changes_nothing(
     lease = desk.lease()
     before = desk.picture()
     with pytest.raises(BadInputError):
-        lease.release(outcome, **said)  # type: ignore[arg-type]
+        lease.release(outcome, **said)  # type: ignore[arg-type]  # on purpose
     assert desk.picture() == before
     lease.check()
     lease.release()

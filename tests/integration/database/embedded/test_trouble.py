@@ -110,14 +110,15 @@ def test_interrupted_while_starting_leaves_no_server(
     client.process.send_signal(signal.SIGINT)
     client.process.wait(30)
     wait_until(lambda: not running(directory))
+    assert not running(directory)
 
 
 def test_a_missing_database_is_made_again(directory: Path) -> None:
     with open_embedded_server(directory) as server:
         with psycopg.connect(server.url.replace("/poolsql?", "/postgres?"), autocommit=True) as session:
             session.execute("DROP DATABASE poolsql")
-        with open_embedded_server(directory) as again:
-            psycopg.connect(again.url).close()
+        with open_embedded_server(directory) as again, psycopg.connect(again.url) as session:
+            assert session.execute("SELECT current_database()").fetchone() == ("poolsql",)
 
 
 def test_a_failed_start_quotes_the_log_and_can_be_repaired(directory: Path, running: Running) -> None:
