@@ -6,8 +6,8 @@ from poolsql.database.tables.definitions import SCHEMA, metadata
 from poolsql.database.tables.fleet import launchers, outcomes, pools, profile_tags, profiles, proxies
 from poolsql.database.tables.history import attempts, audit, misses, refused_reports, visits
 from poolsql.database.tables.leasing import cooldowns, leases, workers
-from poolsql.database.tables.operations import schema_information
-from poolsql.database.tables.scraping import hosts, robots, runs, tasks
+from poolsql.database.tables.operations import loop_stamps, schema_information
+from poolsql.database.tables.scraping import hosts, jobs, robots, runs, tasks
 
 __all__ = [
     "SCHEMA",
@@ -15,8 +15,10 @@ __all__ = [
     "audit",
     "cooldowns",
     "hosts",
+    "jobs",
     "launchers",
     "leases",
+    "loop_stamps",
     "metadata",
     "misses",
     "outcomes",

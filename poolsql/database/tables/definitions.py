@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, DateTime, Identity, Interval, MetaData, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Identity, Interval, MetaData, Text, text
 
 SCHEMA = "poolsql"
 
@@ -45,3 +45,8 @@ def duration(name: str, *, nullable: bool = False) -> Column[object]:
 def words(name: str, *, nullable: bool = True) -> Column[str]:
     """Text."""
     return Column(name, Text, nullable=nullable)
+
+
+def declared() -> Column[bool]:
+    """Whether the row stands in fleet.toml; others, such as imported profiles, are none of its business."""
+    return Column("declared", Boolean, nullable=False, server_default=text("false"))

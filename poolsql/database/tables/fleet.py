@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from poolsql.database.tables.definitions import duration, identity, metadata, moment, words
+from poolsql.database.tables.definitions import declared, duration, identity, metadata, moment, words
 
 outcomes = Table(
     "outcomes",
@@ -62,6 +62,7 @@ pools = Table(
     Column("target_size", Integer),
     moment("paused_at"),
     words("pause_reason"),
+    declared(),
     moment("created_at", now=True),
     comment="A named set of profiles with one policy.",
 )
@@ -82,6 +83,7 @@ launchers = Table(
     moment("breaker_open_until"),
     words("breaker_reason"),
     moment("last_started_at"),
+    declared(),
     moment("created_at", now=True),
     comment="What starts and stops a profile's browser; its breaker keeps profiles out of a vendor's outage.",
 )
@@ -95,6 +97,7 @@ proxies = Table(
     words("username"),
     words("secret"),
     Column("shared", Boolean, nullable=False, server_default=text("false")),
+    declared(),
     moment("created_at", now=True),
     comment="An exit, pinned to one profile unless declared shared. The secret is a reference, never the value.",
 )
@@ -133,6 +136,7 @@ profiles = Table(
     moment("needs_person_since"),
     # Uses, age and failure rate count from here: creation, or the last restore.
     moment("judged_from", now=True),
+    declared(),
     moment("created_at", now=True),
     UniqueConstraint("launcher_id", "key"),
     UniqueConstraint("machine", "directory"),

@@ -27,6 +27,7 @@ workers = Table(
     words("process_started", nullable=False),
     words("version", nullable=False),
     moment("started_at", now=True),
+    moment("draining_at"),
     moment("ended_at"),
     comment="One process that holds leases; a new row for each process start.",
 )

@@ -1,11 +1,23 @@
-"""Hosts with their pace and pauses, robots.txt answers, and the tasks of runs."""
+"""Hosts with their pace and pauses, robots.txt answers, and jobs with their runs and tasks."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
-from poolsql.database.tables.definitions import HOT_STORAGE, duration, identity, metadata, moment, words
+from poolsql.database.tables.definitions import HOT_STORAGE, declared, duration, identity, metadata, moment, words
 
 hosts = Table(
     "hosts",
@@ -20,6 +32,7 @@ hosts = Table(
     Column("errors_in_a_row", Integer, nullable=False, server_default=text("0")),
     moment("stopped_at"),
     words("stop_reason"),
+    declared(),
     moment("created_at", now=True),
     comment="A target site: name, plus port when it is not the scheme's default.",
     postgresql_with=HOT_STORAGE,
@@ -37,13 +50,51 @@ robots = Table(
     comment="The robots.txt of an origin as it was last answered to an agent name; no status: unreachable.",
 )
 
+jobs = Table(
+    "jobs",
+    metadata,
+    identity(),
+    Column("name", Text, nullable=False, unique=True),
+    Column("pool_id", BigInteger, ForeignKey("poolsql.pools.id"), nullable=False),
+    # NULL: it runs when somebody says so.
+    Column("schedule", JSONB(none_as_null=True)),
+    Column("definition", JSONB, nullable=False),
+    Column("overlap", Boolean, nullable=False, server_default=text("false")),
+    Column("misfire", Text, nullable=False, server_default=text("'latest'")),
+    duration("misfire_grace", nullable=True),
+    # Instants up to this moment are done with: fired, skipped, or not the job's yet.
+    moment("fired_through", now=True),
+    moment("paused_at"),
+    words("pause_reason"),
+    moment("removed_at"),
+    declared(),
+    moment("created_at", now=True),
+    CheckConstraint("misfire IN ('latest', 'all')", name="misfire"),
+    comment="A definition with a schedule. Intervals count from created_at.",
+)
+
+# The two unique keys are what makes any number of daemons fire once: one run per job and instant, and one open run
+# per job whose runs must not overlap.
 runs = Table(
     "runs",
     metadata,
     identity(),
     words("name", nullable=False),
     Column("pool_id", BigInteger, ForeignKey("poolsql.pools.id"), nullable=False),
+    Column("job_id", BigInteger, ForeignKey("poolsql.jobs.id")),
+    moment("instant"),
+    Column("state", Text, nullable=False, server_default=text("'running'")),
+    Column("exclusive", Boolean, nullable=False, server_default=text("false")),
+    # The job's as it was when it fired; NULL: whoever created the run works on it with a handler of their own.
+    Column("definition", JSONB(none_as_null=True)),
+    words("detail"),
     moment("created_at", now=True),
+    moment("ended_at"),
+    UniqueConstraint("job_id", "instant"),
+    CheckConstraint("state IN ('due', 'running', 'done', 'failed', 'cancelled', 'skipped')", name="state"),
+    CheckConstraint("(ended_at IS NULL) = (state IN ('due', 'running'))", name="ended_at"),
+    Index("runs_exclusive_idx", "job_id", unique=True, postgresql_where=text("exclusive AND ended_at IS NULL")),
+    Index("runs_open_idx", "id", postgresql_where=text("ended_at IS NULL")),
     comment="One firing of a job.",
 )
 
@@ -56,8 +107,10 @@ tasks = Table(
     words("host", nullable=False),
     Column("state", Text, nullable=False, server_default=text("'pending'")),
     Column("tries", Integer, nullable=False, server_default=text("0")),
+    # Only this profile may try it, because its target or its last outcome says so.
     Column("profile_id", BigInteger),
     words("seed"),
+    Column("parameters", JSONB, nullable=False, server_default=text("'{}'")),
     # Whoever claimed the task holds it until then; afterwards its lease says whether somebody still works on it.
     moment("claimed_until"),
     Column("lease_id", BigInteger),
@@ -65,6 +118,9 @@ tasks = Table(
     words("outcome"),
     words("detail"),
     Column("result", JSONB),
+    # Who made its last visit, and with which seed: where a result came from.
+    Column("visited_by", BigInteger),
+    words("visited_seed"),
     moment("changed_at", now=True),
     CheckConstraint("state IN ('pending', 'running', 'done', 'failed')", name="state"),
     Index("tasks_pending_idx", "run_id", "not_before", "id", postgresql_where=text("state = 'pending'")),
