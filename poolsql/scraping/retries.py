@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
+from poolsql.durations import parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
 
@@ -65,6 +66,30 @@ class RetryPolicy:
         if never:
             raise BadInputError(f"retries: {', '.join(never)} is never retried")
 
+    @classmethod
+    def parse(cls, value: Any) -> RetryPolicy:
+        """Read a number of retries, or a table with default, delay, longest_delay and numbers by outcome.
+
+        Raises:
+            BadInputError: It is neither, or the policy cannot be right.
+        """
+        if not isinstance(value, Mapping):
+            return cls(retries=_number(value, "retries"))
+        fields: dict[str, Any] = {}
+        per_outcome: dict[Any, int] = {}
+        for name, given in value.items():
+            if name == "default":
+                fields["retries"] = _number(given, name)
+            elif name in {"delay", "longest_delay"}:
+                fields[name] = parse_duration(given, name=f"retries.{name}").total_seconds()
+            elif name == "profile":
+                raise BadInputError(
+                    "retries.profile: a task that was blocked waits for the same profile; no other is tried"
+                )
+            else:
+                per_outcome[Outcome(name) if name in set(Outcome) else name] = _number(given, name)
+        return cls(**fields, per_outcome=per_outcome)
+
     def after(self, outcome: Outcome, *, tries: int) -> Next:
         """What becomes of a task whose try number `tries` (from 1) ended like this."""
         if outcome is Outcome.SUCCESS:
@@ -83,3 +108,9 @@ class RetryPolicy:
                 return Next(TaskState.PENDING, same_profile=True)
             case unknown:
                 assert_never(unknown)
+
+
+def _number(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInputError(f"retries: {name} must be a whole number")
+    return value
