@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from math import isfinite
+from typing import TypeVar
 
 from poolsql.clocks import elapsed_clock
 from poolsql.errors import BadInputError
+
+Result = TypeVar("Result")
 
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.02
@@ -62,3 +67,24 @@ def wait_until(condition: Callable[[], bool], deadline: Deadline) -> bool:
         time.sleep(min(pause, left))
         pause = min(pause * 1.5, _LONGEST_PAUSE)
     return True
+
+
+def finish_within(work: Callable[[], Result], deadline: Deadline, *, name: str) -> Result:
+    """Run `work` in a thread called `name` and wait for it no longer than the deadline.
+
+    For work that has no time-out for all of its steps together, such as a look-up of a name followed by a request.
+    The thread that is given up goes on until its own next step fails; what it does then is lost.
+
+    Raises:
+        TimeoutError: It was not ready in time. Other errors are those of `work`.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future.result(deadline.left())

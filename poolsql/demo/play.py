@@ -27,9 +27,10 @@ from poolsql.demo.stage import Stage, open_stage
 from poolsql.durations import format_duration
 from poolsql.errors import PoolsqlError
 from poolsql.fleet.pool import Pool
+from poolsql.hosts import is_loopback
 from poolsql.launchers.local.executable import find_executable
 from poolsql.scraping import tasks
-from poolsql.scraping.targets import Target, is_loopback, parse_target, read_url_file
+from poolsql.scraping.targets import Target, parse_target, read_url_file
 from poolsql.settings import process_settings
 
 PROFILES = 6

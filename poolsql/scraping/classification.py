@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poolsql.leasing.outcomes import Outcome, Verdict
+from poolsql.retry_after import parse_retry_after
 from poolsql.scraping.captcha_markers import WALL_SELECTORS, WIDGET_SELECTORS, title_asks_for_a_human
-from poolsql.scraping.retry_after import parse_retry_after
 from poolsql.text import clean_text
 
 PROBE_SELECTORS = WALL_SELECTORS + WIDGET_SELECTORS

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.scraping.targets import is_loopback
+from poolsql.hosts import is_loopback
 
 CLAIM_SLOT = Statement.load("poolsql.scraping", "claim_slot")
 HOST_STATE = Statement.load("poolsql.scraping", "host_state")

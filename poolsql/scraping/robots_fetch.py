@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urljoin
 
 import requests
 
-from poolsql.deadlines import Deadline
-from poolsql.scraping.retry_after import parse_retry_after
+from poolsql.deadlines import Deadline, finish_within
+from poolsql.retry_after import parse_retry_after
 from poolsql.scraping.robots import MAX_ROBOTS_BYTES, RobotsRules, decode_robots
 from poolsql.scraping.targets import parse_target
 from poolsql.text import clean_text
@@ -62,27 +59,9 @@ def fetch_robots(origin: str, *, agent: str, timeout: timedelta) -> RobotsAnswer
     address = f"{parse_target(origin).origin}/robots.txt"
     deadline = Deadline(timeout.total_seconds())
     try:
-        return _in_thread(lambda: _fetch(address, user_agent(agent), deadline), deadline)
+        return finish_within(lambda: _fetch(address, user_agent(agent), deadline), deadline, name="robots-fetch")
     except TimeoutError:
         return RobotsAnswer(None, detail=f"{address}: no complete answer within {deadline.seconds:g} s")
-
-
-def _in_thread(work: Callable[[], RobotsAnswer], deadline: Deadline) -> RobotsAnswer:
-    """Run `work` in a thread and wait for it no longer than the deadline.
-
-    requests has a time-out for each step on the socket and none for all of them, nor for the name look-up. The
-    thread that is given up ends at its own next step.
-    """
-    future: Future[RobotsAnswer] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="robots-fetch", daemon=True).start()
-    return future.result(deadline.left())
 
 
 def _fetch(address: str, user_agent_text: str, deadline: Deadline) -> RobotsAnswer:

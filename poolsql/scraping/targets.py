@@ -74,19 +74,6 @@ def origin(url: str) -> str:
     return parse_target(url).origin
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host (a name, an address or a `Target.host`) is this machine itself; names are not looked up."""
-    name = urlsplit(f"//{host}").hostname or ""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
-
-
 def read_url_file(path: Path) -> list[Target]:
     """Read a file with one address a line; blank lines, and ``#`` at the start or after a blank, are skipped.
 

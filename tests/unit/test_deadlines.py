@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from poolsql import deadlines
-from poolsql.deadlines import Deadline, wait_until
+from poolsql.deadlines import Deadline, finish_within, wait_until
 from poolsql.errors import BadInputError
 
 
@@ -42,3 +43,16 @@ def test_waiting_ends_with_the_deadline() -> None:
 
 def test_a_condition_is_looked_at_even_if_the_time_is_over() -> None:
     assert wait_until(lambda: True, Deadline(1e-9))
+
+
+def test_work_that_ends_in_time_gives_its_result_or_its_error() -> None:
+    assert finish_within(lambda: "done", Deadline(10), name="test-work") == "done"
+    with pytest.raises(ZeroDivisionError):
+        finish_within(lambda: 1 / 0, Deadline(10), name="test-work")
+
+
+def test_work_that_never_ends_is_given_up() -> None:
+    over = threading.Event()
+    with pytest.raises(TimeoutError):
+        finish_within(over.wait, Deadline(0.05), name="test-work")
+    over.set()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import MAX_URL_LENGTH, is_loopback, origin, parse_target, read_url_file
+from poolsql.scraping.targets import MAX_URL_LENGTH, origin, parse_target, read_url_file
 
 
 @pytest.mark.parametrize(
@@ -105,27 +105,6 @@ def test_errors_hold_no_credentials(url: str) -> None:
     with pytest.raises(BadInputError) as caught:
         parse_target(url)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("localhost", True),
-        ("shop.localhost:8080", True),
-        ("127.0.0.1:40123", True),
-        ("127.9.9.9", True),
-        ("[::1]", True),
-        ("[::1]:80", True),
-        ("[::ffff:127.0.0.1]", True),
-        ("localhost.example", False),
-        ("127.0.0.1.example", False),
-        ("10.0.0.1", False),
-        ("0.0.0.0", False),
-        ("[2001:db8::1]", False),
-    ],
-)
-def test_loopback_is_told_without_a_look_up(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
 
 
 def test_file_of_addresses(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from poolsql.scraping.retry_after import LONGEST_WAIT, parse_retry_after
+from poolsql.retry_after import LONGEST_WAIT, parse_retry_after
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
