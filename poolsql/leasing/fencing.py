@@ -1,16 +1,30 @@
-"""Fencing all leases at once: after a restore or a failover nobody's lease is what it seems."""
+"""Taking leases from their holders by hand: all of them after a failover, or those that an operator names."""
 
 from __future__ import annotations
 
-from sqlalchemy import ARRAY, BigInteger, any_, insert, literal, select, update
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Connection, any_, literal, select, true, update
 from sqlalchemy.sql import func
 
 from poolsql.database.engine import Database
-from poolsql.database.tables import audit, leases
+from poolsql.database.tables import leases, profiles
+from poolsql.leasing import audit
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import cleaned
 from poolsql.leasing.states import LeaseState
-from poolsql.text import clean_text
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lease that was taken from its holder; it is reclaiming from now on."""
+
+    lease_id: int
+    profile_id: int
+    profile: str
+    """The profile's key."""
+    worker_id: UUID
 
 
 def fence(database: Database, *, who: str, reason: str | None = None) -> int:
@@ -28,25 +42,48 @@ def fence(database: Database, *, who: str, reason: str | None = None) -> int:
     Raises:
         DatabaseError: Nothing was changed.
     """
-    who, reason = clean_text(who), cleaned(reason)  # a command line can hold what no text in Postgres can
-    now = func.clock_timestamp()
     with database.transaction() as connection:
-        # Locked in the order in which everybody locks leases, and then seen as the locks found them.
-        live = (
-            select(leases.c.id).where(leases.c.state == LeaseState.HELD.value).order_by(leases.c.id).with_for_update()
-        )
-        fenced = list(connection.execute(live).scalars())
-        connection.execute(
-            update(leases)
-            .where(leases.c.id == any_(literal(fenced, ARRAY(BigInteger))))
-            .values(
-                state=LeaseState.RECLAIMING.value,
-                reclaim_since=now,
-                reclaim_outcome=Outcome.LEASE_EXPIRED.value,
-                reclaim_detail=f"fenced: {reason}" if reason else "fenced",
-                reclaim_next_at=now,
-            )
-        )
-        subject = f"{len(fenced)} leases"
-        connection.execute(insert(audit).values(who=who, action="fence", subject=subject, reason=reason))
+        fenced = _take(connection, true(), "fenced", reason)
+        audit.record(connection, who=who, action="fence", subject=f"{len(fenced)} leases", reason=reason)
     return len(fenced)
+
+
+def revoke(database: Database, which: ColumnElement[bool], *, who: str, reason: str | None = None) -> list[Taken]:
+    """Take the live leases that a condition on `leases` names from their holders, as `fence` does with all.
+
+    Those that are reclaiming already stay as they are. Each lease has an audit entry of its own.
+
+    Raises:
+        DatabaseError: Nothing was changed.
+    """
+    with database.transaction() as connection:
+        taken = _take(connection, which, "revoked", reason)
+        for lease in taken:
+            subject = f"lease {lease.lease_id} of profile {lease.profile}"
+            audit.record(connection, who=who, action="lease revoke", subject=subject, reason=reason)
+    return taken
+
+
+def _take(connection: Connection, which: ColumnElement[bool], how: str, reason: str | None) -> list[Taken]:
+    now = func.clock_timestamp()
+    # Locked in the order in which everybody locks leases, and then seen as the locks found them.
+    live = (
+        select(leases.c.id, leases.c.profile_id, profiles.c.key, leases.c.worker_id)
+        .join(profiles, profiles.c.id == leases.c.profile_id)
+        .where(leases.c.state == LeaseState.HELD.value, which)
+        .order_by(leases.c.id)
+        .with_for_update(of=leases)
+    )
+    taken = [Taken(*row) for row in connection.execute(live)]
+    connection.execute(
+        update(leases)
+        .where(leases.c.id == any_(literal([lease.lease_id for lease in taken], ARRAY(BigInteger))))
+        .values(
+            state=LeaseState.RECLAIMING.value,
+            reclaim_since=now,
+            reclaim_outcome=Outcome.LEASE_EXPIRED.value,
+            reclaim_detail=cleaned(f"{how}: {reason}" if reason else how),
+            reclaim_next_at=now,
+        )
+    )
+    return taken

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.sql import func
 
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.database.tables import audit, profiles
+from poolsql.database.tables import profiles
 from poolsql.errors import BadInputError, UnknownNameError
+from poolsql.leasing import audit
 from poolsql.leasing.reports import cleaned
 from poolsql.leasing.states import ProfileState
 from poolsql.text import clean_text
@@ -42,14 +43,15 @@ def retire_due(database: Database, *, batch: int = 500) -> list[Retired]:
             return retired
 
 
-# What an operator may do in which state. A leased profile keeps its lease; the new state holds when it comes back.
-_CHANGES = {
+CHANGES = {
     "activate": ({ProfileState.NEW}, ProfileState.ACTIVE),
     "pause": ({ProfileState.NEW, ProfileState.ACTIVE}, ProfileState.PAUSED),
     "resume": ({ProfileState.PAUSED}, ProfileState.ACTIVE),
     "retire": ({ProfileState.NEW, ProfileState.ACTIVE, ProfileState.PAUSED}, ProfileState.RETIRED),
     "restore": ({ProfileState.RETIRED}, ProfileState.ACTIVE),
 }
+"""What an operator may do in which states, and the state that follows. A leased profile keeps its lease; the new state
+holds when it comes back."""
 
 
 def change_state(database: Database, profile_id: int, action: str, *, who: str, reason: str | None = None) -> None:
@@ -62,9 +64,9 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
         UnknownNameError: There is no such profile.
         BadInputError: The profile's state does not allow it, or there is no such action.
     """
-    if action not in _CHANGES:
-        raise BadInputError(f"there is no action {action!r}; known are {', '.join(_CHANGES)}")
-    allowed, becomes = _CHANGES[action]
+    if action not in CHANGES:
+        raise BadInputError(f"there is no action {action!r}; known are {', '.join(CHANGES)}")
+    allowed, becomes = CHANGES[action]
     who, reason = clean_text(who), cleaned(reason)
     with database.transaction() as connection:
         row = connection.execute(
@@ -87,4 +89,4 @@ def change_state(database: Database, profile_id: int, action: str, *, who: str, 
             values |= {"consecutive_failures": 0, "consecutive_crashes": 0, "consecutive_losses": 0}
             values |= {"consecutive_holds": 0, "uses": 0, "judged_from": now, "needs_person_since": None}
         connection.execute(update(profiles).where(profiles.c.id == profile_id).values(values))
-        connection.execute(insert(audit).values(who=who, action=f"profile {action}", subject=row.key, reason=reason))
+        audit.record(connection, who=who, action=f"profile {action}", subject=row.key, reason=reason)
