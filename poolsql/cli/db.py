@@ -19,6 +19,7 @@ from poolsql.database.embedded.binaries import psql_program
 from poolsql.database.engine import Database
 from poolsql.database.opening import open_database
 from poolsql.database.rights import grant_runtime_rights
+from poolsql.database.schema import check_schema
 from poolsql.durations import parse_duration
 from poolsql.errors import BadInputError, ConflictError
 from poolsql.leasing.fencing import fence as fence_leases
@@ -60,7 +61,7 @@ def fence(
     """Take all leases away from their holders, after a restore or a failover; the reaper ends them."""
     settings = process_settings()
     with _open(settings) as database:
-        migration.check_schema(database)
+        check_schema(database)
         count = fence_leases(database, who=_me(settings), reason=reason)
         typer.echo(f"{database.address}: {count} {'lease was' if count == 1 else 'leases were'} fenced")
 

@@ -1,11 +1,10 @@
-"""Bringing the tables to this code's revision, and refusing to work on tables that do not fit."""
+"""Bringing the tables to this code's revision."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from alembic import command, context
 from alembic.config import Config
@@ -13,45 +12,18 @@ from alembic.operations.ops import MigrationScript
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
+from sqlalchemy import Connection, inspect, text
 
 from poolsql.database.engine import Database, transaction_on
 from poolsql.database.locks import Lock, session_lock
 from poolsql.database.opening import open_database
-from poolsql.database.tables import SCHEMA, metadata, schema_information
-from poolsql.errors import PoolsqlError, SchemaMismatchError
+from poolsql.database.schema import current_revision, head_revision, migrations_directory, refuse_too_new
+from poolsql.database.tables import SCHEMA, metadata
+from poolsql.errors import PoolsqlError
 from poolsql.settings import load_settings
 
 UPGRADE_PATIENCE = 120.0
 """Seconds that an upgrade waits for another upgrade to end."""
-
-_alembic_version = Table("alembic_version", MetaData(schema=SCHEMA), Column("version_num", Text))
-
-
-def migrations_directory() -> Path:
-    """Where the migrations are: inside an installed package, or beside it in the source tree."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "migrations"
-    return inside if inside.is_dir() else package.parent / "migrations"
-
-
-def head_revision() -> str:
-    """The revision that this code wants.
-
-    Raises:
-        SchemaMismatchError: This installation carries no migrations.
-    """
-    head = ScriptDirectory(str(migrations_directory())).get_current_head()
-    if head is None:
-        raise SchemaMismatchError(f"there are no migrations in {migrations_directory()}; install poolsql anew")
-    return head
-
-
-def current_revision(connection: Connection) -> str | None:
-    """The revision that the database has; None when it has no tables of ours."""
-    if not inspect(connection).has_table("alembic_version", schema=SCHEMA):
-        return None
-    return connection.execute(select(_alembic_version.c.version_num)).scalar()
 
 
 def upgrade(database: Database) -> tuple[str | None, str]:
@@ -73,31 +45,10 @@ def upgrade(database: Database) -> tuple[str | None, str]:
     with one_at_a_time(database) as connection:
         before = current_revision(connection)
         if before is not None and before >= head:
-            _refuse_too_new(database, connection, before, head)
+            refuse_too_new(database, connection, before, head)
             return before, before
         command.upgrade(_config(connection), "head")
         return before, head
-
-
-def check_schema(database: Database) -> None:
-    """Refuse tables that this code cannot work with: older ones, and newer ones that say so.
-
-    Revisions are numbered, so their names compare in order.
-
-    Raises:
-        SchemaMismatchError: The remedy is in the message.
-    """
-    head = head_revision()
-    with database.connect() as connection:
-        current = current_revision(connection)
-        if current is None:
-            raise SchemaMismatchError(f"database {database.address} has no poolsql tables; run: poolsql db upgrade")
-        if current < head:
-            raise SchemaMismatchError(
-                f"database {database.address} has poolsql tables of revision {current}, this code needs {head}; "
-                "run: poolsql db upgrade"
-            )
-        _refuse_too_new(database, connection, current, head)
 
 
 @contextmanager
@@ -156,17 +107,6 @@ def _number(_: MigrationContext, __: object, made: list[MigrationScript]) -> Non
     last = ScriptDirectory.from_config(context.config).get_current_head()
     for script in made:
         script.rev_id = f"{int(last or 0) + 1:04}"
-
-
-def _refuse_too_new(database: Database, connection: Connection, current: str, head: str) -> None:
-    if current <= head:
-        return
-    compatible_from = connection.execute(select(schema_information.c.compatible_from)).scalar()
-    if compatible_from is None or compatible_from > head:
-        raise SchemaMismatchError(
-            f"database {database.address} has poolsql tables of revision {current}, this code knows only {head}; "
-            "install a newer poolsql"
-        )
 
 
 def _config(connection: Connection) -> Config:

@@ -10,7 +10,8 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy import Connection, text
 
 from poolsql.database.engine import Database, transaction_on
-from poolsql.database.migration import check_schema, one_at_a_time
+from poolsql.database.migration import one_at_a_time
+from poolsql.database.schema import check_schema
 from poolsql.errors import BadInputError
 
 FIXED = frozenset({"alembic_version", "outcomes", "schema_information"})

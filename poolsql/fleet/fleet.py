@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from poolsql.database.engine import Database
-from poolsql.database.migration import check_schema, upgrade
-from poolsql.database.opening import open_database
+from poolsql.database.schema import open_fleet_database
 from poolsql.fleet.browsers import build_launcher
 from poolsql.fleet.pool import Pool
 from poolsql.fleet.runtime import Runtime
@@ -125,15 +124,7 @@ class _Connected(Fleet):
 
     def __init__(self, settings: Settings) -> None:
         resources = ExitStack()
-        with ExitStack() as opening:
-            opening.push(resources)
-            database = resources.enter_context(open_database(settings))
-            if settings.database_url is None:
-                upgrade(database)
-            else:
-                check_schema(database)
-            opening.pop_all()
-        super().__init__(database, settings)
+        super().__init__(resources.enter_context(open_fleet_database(settings)), settings)
         # A script that forgets to close must not leave an embedded server behind.
         self._finalizer = weakref.finalize(self, resources.close)
 

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
-from poolsql.database.migration import head_revision
+from poolsql.database.schema import head_revision
 from poolsql.settings import Settings
 from tests.fixtures.catalogs import catalog
 

@@ -24,7 +24,7 @@ from poolsql.database.embedded import default_directory, open_embedded_server
 from poolsql.database.embedded.binaries import psql_program
 from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, try_session_lock, unlock_session
-from poolsql.database.migration import head_revision
+from poolsql.database.schema import head_revision
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
 

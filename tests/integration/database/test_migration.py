@@ -21,7 +21,8 @@ from sqlalchemy.engine import URL
 from poolsql.database import locks, migration
 from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, session_lock
-from poolsql.database.migration import check_schema, head_revision, upgrade
+from poolsql.database.migration import upgrade
+from poolsql.database.schema import check_schema, current_revision, head_revision
 from poolsql.database.tables import schema_information
 from poolsql.errors import DatabaseError, SchemaMismatchError
 from tests.fixtures.catalogs import catalog
@@ -243,6 +244,7 @@ def test_migrations_are_numbered_one_after_the_other() -> None:
     revisions = sorted((script.revision, script.down_revision) for script in scripts)
     numbers = [f"{number:04}" for number in range(1, len(revisions) + 1)]
     assert revisions == list(zip(numbers, [None, *numbers], strict=False))
+    assert head_revision() == numbers[-1], "it is read from the files' names"
 
 
 def test_a_new_migration_works_as_it_is_made(upgraded: Database, tmp_path: Path) -> None:
@@ -270,12 +272,12 @@ def test_a_new_migration_works_as_it_is_made(upgraded: Database, tmp_path: Path)
     alembic("upgrade", "head")
     with upgraded.connect() as connection:
         compatible_from = select(schema_information.c.compatible_from)
-        assert migration.current_revision(connection) == following
+        assert current_revision(connection) == following
         assert connection.execute(compatible_from).scalar() == following
         assert connection.execute(text("SELECT reason FROM poolsql.audit")).all() == []
     alembic("downgrade", last)
     with upgraded.connect() as connection:
-        assert migration.current_revision(connection) == last
+        assert current_revision(connection) == last
         assert connection.execute(compatible_from).scalar() == last
 
 

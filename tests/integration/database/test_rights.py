@@ -11,8 +11,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
-from poolsql.database.migration import check_schema
 from poolsql.database.rights import APPEND_ONLY, FIXED, grant_runtime_rights
+from poolsql.database.schema import check_schema
 from poolsql.database.tables import metadata
 from poolsql.errors import BadInputError, DatabaseError, LeaseLostError, NoProfileAvailableError, SchemaMismatchError
 from poolsql.fleet.fleet import Fleet
