@@ -17,7 +17,7 @@ from poolsql.leasing.worker import Worker
 
 CHECKOUT = Statement.load("poolsql.leasing", "checkout")
 FIND_REQUEST = Statement.load("poolsql.leasing", "find_request")
-MISS = Statement.load("poolsql.leasing", "miss")
+MISS = Statement.load("poolsql.leasing", "judged", "miss")
 
 MARGIN = 0.1
 """Share of the TTL by which a holder stops trusting its lease before the database would end it."""

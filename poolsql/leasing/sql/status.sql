@@ -1,18 +1,11 @@
--- How many profiles of a pool are available, and why the others are not: the reasons of miss.sql that no request is
--- needed for.
-SELECT CASE
-        WHEN profiles.state <> 'active' THEN profiles.state
-        WHEN leases.state = 'reclaiming' THEN 'reclaiming'
-        WHEN profiles.available_at IS NULL THEN 'leased'
-        WHEN launchers.breaker_open_until > clock_timestamp() THEN 'breaker'
-        WHEN profiles.available_at > clock_timestamp() THEN CASE profiles.waits_for
-            WHEN 'hold' THEN 'held' WHEN 'rest' THEN 'resting' ELSE 'cooling' END
-        ELSE 'available'
-    END AS reason,
-    count(*) AS profiles,
-    min(profiles.available_at) FILTER (WHERE profiles.available_at > clock_timestamp()) AS next_free_at
-FROM poolsql.profiles
-JOIN poolsql.launchers ON launchers.id = profiles.launcher_id
-LEFT JOIN poolsql.leases ON leases.profile_id = profiles.id
-WHERE profiles.pool_id = %(pool_id)s
-GROUP BY 1
+-- How many profiles of each pool are available, and why the others are not. Follows judged.sql.
+counted AS (
+    SELECT pool_id, reason, count(*) AS profiles,
+        min(free_at) FILTER (WHERE reason IN ('cooling', 'held', 'resting', 'breaker')) AS next_free_at
+    FROM judged
+    GROUP BY pool_id, reason
+)
+SELECT pools.id AS pool_id, counted.reason, counted.profiles, counted.next_free_at
+FROM asked
+JOIN poolsql.pools ON pools.id = asked.pool_id
+LEFT JOIN counted ON counted.pool_id = pools.id

@@ -177,5 +177,16 @@ def test_status_and_miss_tell_the_same(new_desk: Callable[..., Desk]) -> None:
     desk.execute("UPDATE poolsql.launchers SET breaker_open_until = now() + interval '1 hour'")
     status = pool_status(desk.database, desk.pool.id)
     miss = record_miss(desk.database, desk.worker, desk.request(), waited=0)
-    assert miss.counts == {"breaker": 3}
-    assert status.counts == {"leased": 1, "breaker": 2}
+    assert miss.counts == status.counts == {"leased": 1, "breaker": 2}
+    assert miss.next_free_at == status.next_free_at is not None
+
+
+def test_a_paused_pool_has_nothing_to_offer_and_says_so(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=3)
+    desk.granted()
+    desk.go(Outcome.BLOCKED)
+    desk.execute("UPDATE poolsql.pools SET paused_at = clock_timestamp() WHERE id = :id", id=desk.pool.id)
+    status = pool_status(desk.database, desk.pool.id)
+    miss = record_miss(desk.database, desk.worker, desk.request(), waited=0)
+    assert miss.counts == status.counts == {"leased": 1, "cooling": 1, "pool_paused": 1}
+    assert (status.available, status.next_free_at, miss.next_free_at) == (0, None, None)
