@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import ARRAY, BigInteger, Connection, Table, any_, case, delete, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import IntegrityError
 
@@ -54,15 +54,25 @@ def define_pool(database: Database, name: str, policy: PoolPolicy) -> PoolRow:
     Raises:
         BadInputError: The name cannot be kept.
     """
-    values = policy.columns()
     with database.connect() as connection:
-        pool_id = connection.execute(
+        return PoolRow(define_pool_on(connection, name, policy), name, policy)
+
+
+def define_pool_on(connection: Connection, name: str, policy: PoolPolicy, *, declared: bool = False) -> int:
+    """`define_pool` as a part of the caller's work; returns the pool's id.
+
+    Args:
+        declared: It stands in fleet.toml. False leaves an existing one as it is in that respect; so do the others.
+    """
+    values = policy.columns() | _declaration(declared)
+    return int(
+        connection.execute(
             upsert(pools)
             .values(name=checked_name(name, "pool"), **values)
             .on_conflict_do_update(index_elements=["name"], set_=values)
             .returning(pools.c.id)
         ).scalar_one()
-    return PoolRow(pool_id, name, policy)
+    )
 
 
 def find_pool(database: Database, name: str) -> PoolRow:
@@ -102,17 +112,32 @@ def define_launcher(
         ConflictError: A launcher of that name has another kind.
         BadInputError: A name cannot be kept.
     """
-    offered_to = list(checked_names(machines, "machine")) if machines is not None else None
-    values = {"options": dict(options), "machines": offered_to}
     with database.connect() as connection:
-        found = connection.execute(
-            upsert(launchers)
-            .values(name=checked_name(name, "launcher"), kind=kind, pins_machine=pins_machine, **values)
-            .on_conflict_do_update(index_elements=["name"], set_=values, where=launchers.c.kind == kind)
-            .returning(launchers.c.id)
-        ).scalar()
+        define_launcher_on(connection, name, kind=kind, pins_machine=pins_machine, options=options, machines=machines)
+
+
+def define_launcher_on(
+    connection: Connection,
+    name: str,
+    *,
+    kind: str,
+    pins_machine: bool,
+    options: Mapping[str, Any],
+    machines: Sequence[str] | None,
+    declared: bool = False,
+) -> int:
+    """`define_launcher` as a part of the caller's work; returns the launcher's id."""
+    offered_to = list(checked_names(machines, "machine")) if machines is not None else None
+    values = {"options": dict(options), "machines": offered_to} | _declaration(declared)
+    found = connection.execute(
+        upsert(launchers)
+        .values(name=checked_name(name, "launcher"), kind=kind, pins_machine=pins_machine, **values)
+        .on_conflict_do_update(index_elements=["name"], set_=values, where=launchers.c.kind == kind)
+        .returning(launchers.c.id)
+    ).scalar()
     if found is None:
         raise ConflictError(f"launcher {name!r} exists and is of another kind than {kind!r}; choose another name")
+    return int(found)
 
 
 def find_launcher(database: Database, name: str) -> LauncherRow:
@@ -138,25 +163,55 @@ def define_proxy(
         ConflictError: It is pinned to several profiles, so it can't stop being shared.
         BadInputError: A name cannot be kept, the server holds credentials, or the secret is no reference.
     """
+    with database.transaction() as connection:
+        proxy_id = define_proxy_on(connection, name, server=server, username=username, secret=secret, shared=shared)
+        with _conflict(f"proxy {name!r} belongs to several profiles; declare it shared or give each its own"):
+            pin_proxies(connection, [proxy_id])
+
+
+def define_proxy_on(
+    connection: Connection,
+    name: str,
+    *,
+    server: str,
+    username: str | None,
+    secret: str | None,
+    shared: bool,
+    declared: bool = False,
+) -> int:
+    """`define_proxy` as a part of the caller's transaction, which ends it with `pin_proxies`; returns its id."""
     values = {
         "server": checked_proxy_server(server, proxy=name),
         "username": checked_name(username, "username") if username is not None else None,
         "secret": checked_secret(secret, proxy=name) if secret is not None else None,
         "shared": shared,
-    }
-    with database.transaction() as connection:
-        proxy_id = connection.execute(
+    } | _declaration(declared)
+    return int(
+        connection.execute(
             upsert(proxies)
             .values(name=checked_name(name, "proxy"), **values)
             .on_conflict_do_update(index_elements=["name"], set_=values)
             .returning(proxies.c.id)
         ).scalar_one()
-        with _conflict(f"proxy {name!r} belongs to several profiles; declare it shared or give each its own"):
-            connection.execute(
-                update(profiles)
-                .where(profiles.c.proxy_id == proxy_id)
-                .values(exclusive_proxy_id=None if shared else proxy_id)
-            )
+    )
+
+
+def pin_proxies(connection: Connection, proxy_ids: Sequence[int]) -> None:
+    """Pin proxies to the profiles that have them, or unpin those that are shared now.
+
+    Raises:
+        IntegrityError: One that is not shared belongs to several profiles.
+    """
+    pinned = case((proxies.c.shared, None), else_=proxies.c.id)
+    connection.execute(
+        update(profiles)
+        .where(
+            profiles.c.proxy_id == proxies.c.id,
+            proxies.c.id == any_(literal(list(proxy_ids), ARRAY(BigInteger))),
+            profiles.c.exclusive_proxy_id.is_distinct_from(pinned),
+        )
+        .values(exclusive_proxy_id=pinned)
+    )
 
 
 def find_proxy(database: Database, proxy_id: int) -> ProxyRow:
@@ -255,3 +310,7 @@ def _conflict(message: str) -> Iterator[None]:
         yield
     except IntegrityError:
         raise ConflictError(message) from None
+
+
+def _declaration(declared: bool) -> dict[str, bool]:
+    return {"declared": True} if declared else {}
