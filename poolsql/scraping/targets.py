@@ -74,6 +74,22 @@ def origin(url: str) -> str:
     return parse_target(url).origin
 
 
+def host_name(text: str) -> str:
+    """A host as people write it, or an address of it, in the form of `Target.host`.
+
+    Raises:
+        BadInputError: It cannot be a host.
+    """
+    text = text.strip()
+    if "://" in text:
+        return parse_target(text).host
+    # The port that https leaves out is not said of a host either.
+    host = parse_target(f"{'https' if text.endswith(':443') else 'http'}://{text}").host
+    if text.strip("/").count("/") or "?" in text or "#" in text or "@" in text:
+        raise BadInputError(f"{text!r} is no host; write its name, with a port where it is not the scheme's own")
+    return host
+
+
 def read_url_file(path: Path) -> list[Target]:
     """Read a file with one address a line; blank lines, and ``#`` at the start or after a blank, are skipped.
 
