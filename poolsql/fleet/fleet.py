@@ -18,6 +18,7 @@ from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.reaper import Reaped
 from poolsql.leasing.registry import LauncherRow
 from poolsql.leasing.retirement import Retired
+from poolsql.leasing.worker import Worker
 from poolsql.settings import Settings, load_settings
 
 
@@ -29,6 +30,15 @@ class Fleet:
         """The open database, for queries of your own."""
         self.settings = settings
         self._runtime = Runtime(database, settings)
+
+    @property
+    def worker(self) -> Worker:
+        """This process as the database knows it; written down at its first use.
+
+        Raises:
+            BadInputError: The fleet is closed.
+        """
+        return self._runtime.worker
 
     def pool(self, name: str) -> Pool:
         """A pool by its name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql import func
 
@@ -53,10 +53,16 @@ def sign_off(database: Database, worker: Worker) -> None:
 
 def holders_on(database: Database, machine: str) -> list[Worker]:
     """The workers of one machine that hold leases, for those who can look whether their processes live."""
-    query = (
-        select(workers.c.id, workers.c.machine, workers.c.pid, workers.c.process_started, workers.c.version)
-        .where(workers.c.machine == machine)
-        .where(workers.c.id.in_(select(leases.c.worker_id).where(leases.c.state == LeaseState.HELD.value)))
-    )
+    held = select(leases.c.worker_id).where(leases.c.state == LeaseState.HELD.value)
+    return _workers(database, workers.c.machine == machine, workers.c.id.in_(held))
+
+
+def signed_on(database: Database, machine: str) -> list[Worker]:
+    """The workers of one machine that have not signed off; some of their processes may be dead."""
+    return _workers(database, workers.c.machine == machine, workers.c.ended_at.is_(None))
+
+
+def _workers(database: Database, *which: ColumnElement[bool]) -> list[Worker]:
+    columns = (workers.c.id, workers.c.machine, workers.c.pid, workers.c.process_started, workers.c.version)
     with database.connect() as connection:
-        return [Worker(**row) for row in connection.execute(query).mappings()]
+        return [Worker(**row) for row in connection.execute(select(*columns).where(*which)).mappings()]

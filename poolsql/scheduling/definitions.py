@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from poolsql.scraping.handlers import extracting_handler, load_handler
 from poolsql.scraping.retries import RetryPolicy
 from poolsql.scraping.steps import PageSteps
 from poolsql.scraping.visiting import Handler
+from poolsql.text import did_you_mean
 
 Value = TypeVar("Value")
 
@@ -35,26 +35,6 @@ class Misfire(StrEnum):
     """The latest that was missed fires late, earlier ones are dropped; one that falls into an open run is skipped."""
     ALL = "all"
     """All that are not older than the grace fire, in order, each when the one before has ended."""
-
-
-class RunState(StrEnum):
-    """State of a run."""
-
-    DUE = "due"
-    """It has fired; its targets are being looked up."""
-    RUNNING = "running"
-    DONE = "done"
-    """All its tasks have ended, one at least well."""
-    FAILED = "failed"
-    """Its targets could not be had, or none of its tasks ended well."""
-    CANCELLED = "cancelled"
-    SKIPPED = "skipped"
-    """The job's run before was still open."""
-
-    @property
-    def open(self) -> bool:
-        """Whether something is left to do."""
-        return self in {RunState.DUE, RunState.RUNNING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +80,10 @@ class JobDefinition:
             "handler": _text,
             "launch": _table,
         }
-        problems: list[str] = []
         parsed: dict[str, Any] = {}
         steps = {name: values[name] for name in PageSteps.NAMES if name in values}
-        for name in values:
-            if name not in parsers and name not in steps:
-                alike = get_close_matches(name, [*parsers, *PageSteps.NAMES], n=1)
-                problems.append(f"{name}: unknown" + (f"; did you mean {alike[0]}?" if alike else ""))
+        known = [*parsers, *PageSteps.NAMES]
+        problems = [f"{name}: unknown{did_you_mean(str(name), known)}" for name in values if name not in known]
         for name, parser in parsers.items():
             if name in values:
                 try:
@@ -118,7 +95,7 @@ class JobDefinition:
         except BadInputError as error:
             problems.append(str(error))
         if "targets" not in values:
-            problems.append("targets: missing; write targets = { list = [\"https://…\"] }, { file = … } or { query = … }")
+            problems.append('targets: missing; write targets = { list = ["https://…"] }, { file = … } or { query = … }')
         if ("extract" in values) == ("handler" in values):
             problems.append("write either extract (fields and their selectors) or handler (package.module:function)")
         if problems:

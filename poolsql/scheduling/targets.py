@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from psycopg.rows import dict_row
 
 from poolsql.database.engine import Database
-from poolsql.errors import BadInputError, DatabaseUnavailableError
+from poolsql.database.failures import Failure, classify
+from poolsql.errors import BadInputError
 from poolsql.scraping.targets import Target, parse_target, read_url_file
-from poolsql.text import clean_json, clean_text
+from poolsql.text import clean_json, clean_text, did_you_mean
 
 COLUMNS = ("url", "profile", "seed", "parameters")
 """What a target may say: an entry of a list by these keys, a query by these columns."""
@@ -102,7 +102,7 @@ def check_query(database: Database, query: str) -> None:
 
 def _entries(content: Any) -> tuple[TargetSpec, ...]:
     if not isinstance(content, Sequence) or isinstance(content, str) or not content:
-        raise BadInputError("targets.list: write at least one address, such as [\"https://shop.example/\"]")
+        raise BadInputError('targets.list: write at least one address, such as ["https://shop.example/"]')
     specs: list[TargetSpec] = []
     problems: list[str] = []
     for number, entry in enumerate(content):
@@ -120,15 +120,14 @@ def _spec(entry: Any) -> TargetSpec:
         raise BadInputError("write an address, or a table with url and what else it needs")
     for name in entry:
         if name not in COLUMNS:
-            alike = get_close_matches(str(name), COLUMNS, n=1)
-            raise BadInputError(f"{name}: unknown" + (f"; did you mean {alike[0]}?" if alike else ""))
+            raise BadInputError(f"{name}: unknown{did_you_mean(str(name), COLUMNS)}")
     url, parameters = entry.get("url"), entry.get("parameters")
     if not isinstance(url, str):
         raise BadInputError("url: missing; write an http:// or https:// address")
     if parameters is not None and not isinstance(parameters, Mapping):
-        raise BadInputError("parameters: write a table, such as { sku = \"1\" }")
+        raise BadInputError('parameters: write a table, such as { sku = "1" }')
     names = {name: _name(entry.get(name), name) for name in ("profile", "seed")}
-    return TargetSpec(parse_target(url), parameters=clean_json(dict(parameters or {})), **names)
+    return TargetSpec(parse_target(url), parameters=cast("dict[str, Any]", clean_json(dict(parameters or {}))), **names)
 
 
 def _name(value: Any, what: str) -> str | None:
@@ -158,9 +157,9 @@ def _rows(database: Database, query: str, *, limit: int | None) -> Iterator[Mapp
                 cursor.execute(statement.encode(), prepare=True)
                 _check_columns([column.name for column in cursor.description or ()])
                 rows = cursor.fetchall()
-        except psycopg.OperationalError as error:
-            raise DatabaseUnavailableError(f"targets.query: {_told(error)}") from error
         except psycopg.Error as error:
+            if classify(error) is Failure.CONNECTION:
+                raise  # the database is away, which says nothing about the query
             raise BadInputError(f"targets.query: {_told(error)}") from error
     yield from rows
 

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, assert_never
 
 from poolsql.durations import parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
+from poolsql.scraping.states import TaskState
 
 _LONGEST_DELAY = 365 * 24 * 3600
 """Seconds, a year: what is longer is a slip of the pen."""
-
-
-class TaskState(StrEnum):
-    """State of a task."""
-
-    PENDING = "pending"
-    """May be claimed, once its time has come."""
-    RUNNING = "running"
-    """Claimed, or worked on under a lease."""
-    DONE = "done"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

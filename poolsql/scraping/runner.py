@@ -7,10 +7,11 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Playwright, async_playwright
@@ -25,9 +26,11 @@ from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
 from poolsql.scraping.pacing import Slot, claim_slot, default_delay, still_granted
-from poolsql.scraping.retries import RetryPolicy, TaskState
+from poolsql.scraping.retries import RetryPolicy
 from poolsql.scraping.robots import RobotsAccess
 from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
+from poolsql.scraping.states import TaskState
+from poolsql.scraping.steps import DEFAULT_WAIT_UNTIL, WaitUntil
 from poolsql.scraping.targets import origin
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler, Seen, visit
@@ -63,14 +66,37 @@ class RunnerOptions:
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     page_rules: Mapping[str, Outcome] = field(default_factory=dict)
     """Selectors whose visible elements mean an outcome on these sites, such as a login form `session_lost`."""
+    wait_until: WaitUntil = DEFAULT_WAIT_UNTIL
+    """How far a page has to be loaded before it is judged."""
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    """Launcher options for these browsers; they win over the profile's own."""
+    at_once: int | None = None
+    """Tasks of the run that all workers together may be busy with; None: any number."""
     upkeep_every: float = 2.0
     """Seconds between two rounds of reaping and of returning tasks of lost workers."""
+    reaps: bool = True
+    """False: somebody else in this process reaps."""
 
 
 class Runner:
     """Works on one run until nothing is left to try."""
 
-    def __init__(self, fleet: Fleet, pool: Pool, run_id: int, handler: Handler, options: RunnerOptions) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        pool: Pool,
+        run_id: int,
+        handler: Handler,
+        options: RunnerOptions,
+        *,
+        seat: Callable[[], AbstractAsyncContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
+        """Set up a runner.
+
+        Args:
+            seat: Entered before a task is claimed and left when its browser has stopped, so that several runners can
+                share a limit.
+        """
         self._fleet = fleet
         self._database = fleet.database
         self._pool = pool
@@ -82,23 +108,38 @@ class Runner:
         self._claimed: dict[int, Task] = {}
         # Held while claims are prolonged: whoever names a claim names the moment at which it ends.
         self._claims = asyncio.Lock()
+        self._seat = seat
+        self._hands: list[asyncio.Task[None]] = []
+        self._busy: set[asyncio.Task[None]] = set()
+        self._finishing = False
+        # When asking for a task makes sense again, on the loop's clock: one of the hands asks for all.
+        self._ask_at = 0.0
 
-    async def run(self) -> None:
+    async def run(self, playwright: Playwright | None = None) -> None:
         """Work until the run is over.
 
         When cancelled, browsers are stopped, leases released and tasks given back first.
+
+        Args:
+            playwright: A running driver to use; default: one of its own.
 
         Raises:
             DriverLostError: Playwright's driver process has ended; nothing can be done without it.
         """
         lost: BaseExceptionGroup[DriverLostError] | None = None
         try:
-            async with async_playwright() as playwright, asyncio.TaskGroup() as group:
-                loops = [group.create_task(self._upkeep()), group.create_task(self._keep_claims())]
-                hands = [group.create_task(self._work(playwright)) for _ in range(self._options.concurrency)]
-                await asyncio.wait(hands)
-                for loop in loops:
-                    loop.cancel()
+            async with contextlib.AsyncExitStack() as stack:
+                driver = playwright
+                if driver is None:
+                    driver = await stack.enter_async_context(async_playwright())
+                async with asyncio.TaskGroup() as group:
+                    loops = [group.create_task(self._upkeep()), group.create_task(self._keep_claims())]
+                    self._hands = [group.create_task(self._work(driver)) for _ in range(self._options.concurrency)]
+                    await asyncio.wait(self._hands)
+                    for loop in loops:
+                        loop.cancel()
+            with contextlib.suppress(DatabaseError):  # whoever looks next closes the run
+                await self._call(lambda: tasks.end_runs(self._database, run_id=self._run_id))
         except* DriverLostError as group_of_losses:
             lost = group_of_losses  # raised in here it would be a group again, on some versions of Python
         finally:
@@ -106,10 +147,18 @@ class Runner:
         if lost is not None:
             raise DriverLostError(str(lost.exceptions[0]))
 
+    def finish(self) -> None:
+        """Claim no further task; `run` returns when those under way have ended. To be called on its loop."""
+        self._finishing = True
+        for hand in self._hands:
+            if hand not in self._busy:
+                hand.cancel()
+
     async def _upkeep(self) -> None:
         while True:
             try:
-                await self._call(self._fleet.reap)
+                if self._options.reaps:
+                    await self._call(self._fleet.reap)
                 await self._call(self._return_orphans)
             except PoolsqlError as error:
                 log.warning("upkeep failed, trying again: %s", error)
@@ -141,21 +190,19 @@ class Runner:
         return tasks.return_orphans(self._database, self._run_id)
 
     async def _work(self, playwright: Playwright) -> None:
-        while True:
+        clock = asyncio.get_running_loop().time
+        while not self._finishing:
             try:
-                task = await self._claim()
-                if task is None:
-                    progress = await self._call(lambda: tasks.run_progress(self._database, self._run_id))
-                    if progress.over:
-                        return
-                    soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
-                    await asyncio.sleep(soon * random.uniform(0.8, 1.0))  # noqa: S311 - spreads the workers
+                await asyncio.sleep(max(0.0, self._ask_at - clock()))
+                if await self._try_next(playwright):
+                    self._ask_at = 0.0
                     continue
-                self._claimed[task.id] = task
-                try:
-                    await self._try(task, playwright)
-                finally:
-                    self._claimed.pop(task.id, None)
+                progress = await self._call(lambda: tasks.run_progress(self._database, self._run_id))
+                if progress.over:
+                    return
+                soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
+                # Spread, so that workers of several processes do not ask together.
+                self._ask_at = clock() + soon * random.uniform(0.8, 1.0)  # noqa: S311
             except DatabaseError as error:
                 if _is_cancelled():
                     raise asyncio.CancelledError from error
@@ -163,9 +210,28 @@ class Runner:
                 log.warning("the database failed, trying again: %s", error)
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - spreads the workers
 
+    async def _try_next(self, playwright: Playwright) -> bool:
+        """Claim a task and try it; False when none may be tried now."""
+        hand = asyncio.current_task()
+        assert hand is not None  # noqa: S101 - a coroutine that runs belongs to a task
+        async with self._seat():
+            task = await self._claim()
+            if task is None:
+                return False
+            self._claimed[task.id] = task
+            self._busy.add(hand)
+            try:
+                await self._try(task, playwright)
+            finally:
+                self._busy.discard(hand)
+                self._claimed.pop(task.id, None)
+            return True
+
     async def _claim(self) -> Task | None:
         return await self._threads.run(
-            lambda: tasks.claim_task(self._database, self._run_id, seconds=CLAIM_SECONDS),
+            lambda: tasks.claim_task(
+                self._database, self._run_id, seconds=CLAIM_SECONDS, at_once=self._options.at_once
+            ),
             undo=lambda task: tasks.put_back(self._database, task) if task is not None else None,
         )
 
@@ -181,6 +247,7 @@ class Runner:
                 host=task.host,
                 profile_id=task.profile_id,
                 wait=self._options.profile_wait,
+                options=self._options.launch,
                 playwright=playwright,
             ) as session:
                 outcome = await self._visit_in_slot(task, session, at_least=known.rules.delay)
@@ -237,7 +304,14 @@ class Runner:
             session.report(Outcome.CANCELLED, detail="not loaded: somebody else has the task by now")
             return Outcome.CANCELLED
         options = self._options
-        seen = await visit(session, task, self._handler, seconds=options.task_timeout, page_rules=options.page_rules)
+        seen = await visit(
+            session,
+            task,
+            self._handler,
+            seconds=options.task_timeout,
+            page_rules=options.page_rules,
+            wait_until=options.wait_until,
+        )
         await self._call(lambda: self._finish(task, session, seen))
         return seen.verdict.outcome
 

@@ -16,7 +16,8 @@ from poolsql.database.tables import runs, tasks
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
-from poolsql.scraping.retries import Next, TaskState
+from poolsql.scraping.retries import Next
+from poolsql.scraping.states import RunState, TaskState
 from poolsql.scraping.targets import Target
 from poolsql.text import clean_text
 
@@ -29,6 +30,7 @@ PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
 RETURN_TASKS = Statement.load(_HERE, "return_tasks")
 END_UNSERVABLE = Statement.load(_HERE, "end_unservable")
 RUN_PROGRESS = Statement.load(_HERE, "run_progress")
+END_RUNS = Statement.load(_HERE, "end_runs")
 
 LEAD = 3.0
 """Seconds before a host's next slot at which its tasks may be claimed: the browser starts meanwhile."""
@@ -47,8 +49,10 @@ class Task:
     tries: int
     """How often it was tried before."""
     profile_id: int | None
-    """Only this profile may try it again (I12)."""
+    """Only this profile may try it: its target says so, or its last outcome (I12)."""
     seed: str | None
+    parameters: Mapping[str, Any]
+    """What its target says besides, for the handler."""
     claimed_until: datetime
     """Until then nobody else takes it; also names this very claim."""
 
@@ -61,13 +65,15 @@ class Progress:
     running: int
     done: int
     failed: int
+    ended: bool
+    """The run was closed: nothing of it is tried any more, whatever is left."""
     next_in: float | None
     """Seconds until the next waiting task may be tried; None when none waits or their host is stopped."""
 
     @property
     def over(self) -> bool:
         """Whether nothing is left to try."""
-        return not self.pending and not self.running
+        return self.ended or (not self.pending and not self.running)
 
     @property
     def total(self) -> int:
@@ -85,9 +91,14 @@ def create_run(database: Database, name: str, pool_id: int, targets: Iterable[Ta
     return int(run_id)
 
 
-def claim_task(database: Database, run_id: int, *, seconds: float) -> Task | None:
-    """Take the next task that may be tried now, for `seconds` or until a lease is attached to it."""
-    rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds, "lead": LEAD})
+def claim_task(database: Database, run_id: int, *, seconds: float, at_once: int | None = None) -> Task | None:
+    """Take the next task that may be tried now, for `seconds` or until a lease is attached to it.
+
+    Args:
+        at_once: How many tasks of the run may be worked on by all workers together; claims of the same moment can
+            exceed it. None: any number.
+    """
+    rows = database.run(CLAIM_TASK, {"run_id": run_id, "seconds": seconds, "lead": LEAD, "at_once": at_once})
     return Task(**rows[0]._asdict()) if rows else None
 
 
@@ -109,6 +120,11 @@ def attach_lease(database: Database, task: Task, lease: Lease) -> bool:
     return bool(database.run(ATTACH_LEASE, parameters))
 
 
+def end_runs(database: Database, *, run_id: int | None = None) -> list[tuple[int, RunState]]:
+    """Close the runs that have nothing left to do, or one of them; returns their ids and how they ended."""
+    return [(row.id, RunState(row.state)) for row in database.run(END_RUNS, {"run_id": run_id})]
+
+
 def finish_task(lease: Lease, task: Task, visit: Visit, *, result: Mapping[str, Any] | None, then: Next) -> None:
     """Write a visit and its task's result under the lease's id and token: both, or none.
 
@@ -120,6 +136,7 @@ def finish_task(lease: Lease, task: Task, visit: Visit, *, result: Mapping[str, 
         "delay": then.delay,
         "same_profile": then.same_profile,
         "result": Jsonb(result) if result is not None else None,
+        "seed": task.seed if task.seed is not None else lease.profile.seed,
     }
     lease.record(visit, statement=FINISH_TASK, more=more)
 

@@ -123,6 +123,7 @@ tasks = Table(
     words("visited_seed"),
     moment("changed_at", now=True),
     CheckConstraint("state IN ('pending', 'running', 'done', 'failed')", name="state"),
+    Index("tasks_run_id_idx", "run_id", "id"),
     Index("tasks_pending_idx", "run_id", "not_before", "id", postgresql_where=text("state = 'pending'")),
     Index("tasks_running_idx", "run_id", postgresql_where=text("state = 'running'")),
     comment="One target of a run, with its result.",

@@ -8,6 +8,14 @@ WITH picked AS MATERIALIZED (
     WHERE tasks.run_id = %(run_id)s
       AND tasks.state = 'pending'
       AND tasks.not_before <= clock_timestamp()
+      AND EXISTS (SELECT FROM poolsql.runs WHERE runs.id = %(run_id)s AND runs.ended_at IS NULL)
+      AND (
+          %(at_once)s::int IS NULL
+          OR %(at_once)s > (
+              SELECT count(*) FROM poolsql.tasks AS busy
+              WHERE busy.run_id = %(run_id)s AND busy.state = 'running'
+          )
+      )
       AND NOT EXISTS (
           SELECT FROM poolsql.hosts
           WHERE hosts.name = tasks.host
@@ -32,4 +40,5 @@ SET state = 'running', lease_id = NULL, changed_at = clock_timestamp(),
     claimed_until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
 FROM picked
 WHERE tasks.id = picked.id
-RETURNING tasks.id, tasks.url, tasks.host, tasks.tries, tasks.profile_id, tasks.seed, tasks.claimed_until
+RETURNING tasks.id, tasks.url, tasks.host, tasks.tries, tasks.profile_id, tasks.seed,
+    tasks.parameters, tasks.claimed_until

@@ -9,6 +9,8 @@ task AS (
         result = %(result)s::jsonb,
         not_before = clock_timestamp() + make_interval(secs => %(delay)s::float8),
         profile_id = CASE WHEN %(same_profile)s THEN visit_now.profile_id ELSE tasks.profile_id END,
+        visited_by = visit_now.profile_id,
+        visited_seed = %(seed)s,
         lease_id = NULL,
         changed_at = clock_timestamp()
     FROM visit_now

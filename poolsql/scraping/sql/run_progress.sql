@@ -3,6 +3,7 @@ SELECT count(*) FILTER (WHERE tasks.state = 'pending') AS pending,
     count(*) FILTER (WHERE tasks.state = 'running') AS running,
     count(*) FILTER (WHERE tasks.state = 'done') AS done,
     count(*) FILTER (WHERE tasks.state = 'failed') AS failed,
+    NOT EXISTS (SELECT FROM poolsql.runs WHERE runs.id = %(run_id)s AND runs.ended_at IS NULL) AS ended,
     extract(epoch FROM min(greatest(
         tasks.not_before,
         hosts.paused_until,

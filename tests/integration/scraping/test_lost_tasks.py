@@ -133,7 +133,7 @@ def test_a_task_that_is_returned_and_taken_anew_meanwhile_is_not_returned_again(
     second = desk.lease()
     with desk.opened() as other:
         assert other.run(RETURN_TASKS, {"run_id": run.id, "most_tries": MOST_TRIES})
-        (claim,) = other.run(CLAIM_TASK, {"run_id": run.id, "seconds": 60.0, "lead": 0.0})
+        (claim,) = other.run(CLAIM_TASK, {"run_id": run.id, "seconds": 60.0, "lead": 0.0, "at_once": None})
         attach = {"lease_id": second.id, "task_id": claim.id, "claimed_until": claim.claimed_until}
         assert other.run(ATTACH_LEASE, attach)
         returning = threads.submit(run.return_orphans)

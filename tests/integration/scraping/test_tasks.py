@@ -16,7 +16,8 @@ from poolsql.errors import LeaseLostError
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
-from poolsql.scraping.retries import Next, TaskState
+from poolsql.scraping.retries import Next
+from poolsql.scraping.states import TaskState
 from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import ATTACH_LEASE, CLAIM_TASK, FINISH_TASK, PUT_TASK_BACK
 from tests.fixtures.fleets import Desk, FaultyDatabase

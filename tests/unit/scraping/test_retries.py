@@ -9,7 +9,8 @@ import pytest
 
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
-from poolsql.scraping.retries import Next, RetryPolicy, TaskState
+from poolsql.scraping.retries import Next, RetryPolicy
+from poolsql.scraping.states import TaskState
 
 POLICY = RetryPolicy(retries=2, delay=10, longest_delay=15)
 FAILED = Next(TaskState.FAILED)

@@ -1,0 +1,254 @@
+"""Runs and their tasks as an operator sees them: listed, cancelled, tried again, their results exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, func, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from poolsql.database.engine import Database
+from poolsql.database.statements import Statement
+from poolsql.database.tables import jobs, pools, profiles, runs, tasks
+from poolsql.errors import BadInputError, ConflictError, UnknownNameError
+from poolsql.leasing.audit import record
+from poolsql.scraping.states import RunState, TaskState
+from poolsql.text import clean_text
+
+CANCEL_TASKS = Statement.load("poolsql.scheduling", "cancel_tasks")
+
+RESULTS_AT_ONCE = 1000
+"""Rows that an export holds in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run, with its tasks by state."""
+
+    id: int
+    name: str
+    job: str | None
+    pool: str
+    state: RunState
+    instant: datetime | None
+    """The instant of its schedule; None: fired by hand."""
+    detail: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    pending: int
+    running: int
+    done: int
+    failed: int
+
+    @property
+    def total(self) -> int:
+        """All its tasks."""
+        return self.pending + self.running + self.done + self.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """A task of a run."""
+
+    id: int
+    url: str
+    host: str
+    state: TaskState
+    tries: int
+    outcome: str | None
+    detail: str | None
+    profile: str | None
+    """Key of the profile that made its last visit."""
+    seed: str | None
+    parameters: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    not_before: datetime
+    changed_at: datetime
+
+
+def list_runs(
+    database: Database, *, job: str | None = None, state: RunState | None = None, limit: int = 50
+) -> list[RunRow]:
+    """The newest runs first."""
+    query = _runs().order_by(runs.c.id.desc()).limit(limit)
+    if job is not None:
+        query = query.where(jobs.c.name == clean_text(job))
+    if state is not None:
+        query = query.where(runs.c.state == state.value)
+    with database.connect() as connection:
+        return [_run(row) for row in connection.execute(query).mappings()]
+
+
+def find_run(database: Database, run_id: int) -> RunRow:
+    """Look a run up.
+
+    Raises:
+        UnknownNameError: There is no such run.
+    """
+    with database.connect() as connection:
+        row = connection.execute(_runs().where(runs.c.id == run_id)).mappings().one_or_none()
+    if row is None:
+        raise UnknownNameError(f"there is no run {run_id}; see: poolsql run list")
+    return _run(row)
+
+
+def list_tasks(
+    database: Database, run_id: int, *, state: TaskState | None = None, limit: int | None = None
+) -> list[TaskRow]:
+    """The tasks of a run, in the order of its targets."""
+    query = _tasks().where(tasks.c.run_id == run_id).order_by(tasks.c.id).limit(limit)
+    if state is not None:
+        query = query.where(tasks.c.state == state.value)
+    with database.connect() as connection:
+        return [_task(row) for row in connection.execute(query).mappings()]
+
+
+def results(database: Database, *, run_id: int | None = None, job: str | None = None) -> Iterator[Mapping[str, Any]]:
+    """Results of tasks that are done, of one run, of all runs of a job, or all; oldest first, streamed.
+
+    Each has run, task, url, host, profile, seed, parameters, finished_at and result. The database is asked in
+    portions, so that a slow reader holds no snapshot.
+    """
+    after = 0
+    while True:
+        query = (
+            select(
+                tasks.c.run_id.label("run"),
+                tasks.c.id.label("task"),
+                tasks.c.url,
+                tasks.c.host,
+                profiles.c.key.label("profile"),
+                tasks.c.visited_seed.label("seed"),
+                tasks.c.parameters,
+                tasks.c.changed_at.label("finished_at"),
+                tasks.c.result,
+            )
+            .join(runs, runs.c.id == tasks.c.run_id)
+            .outerjoin(jobs, jobs.c.id == runs.c.job_id)
+            .outerjoin(profiles, profiles.c.id == tasks.c.visited_by)
+            .where(tasks.c.state == TaskState.DONE.value, tasks.c.id > after)
+            .order_by(tasks.c.id)
+            .limit(RESULTS_AT_ONCE)
+        )
+        if run_id is not None:
+            query = query.where(tasks.c.run_id == run_id)
+        if job is not None:
+            query = query.where(jobs.c.name == clean_text(job))
+        with database.connect() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+        yield from rows
+        if len(rows) < RESULTS_AT_ONCE:
+            return
+        after = rows[-1]["task"]
+
+
+def cancel_run(database: Database, run_id: int, *, who: str, reason: str | None = None) -> RunRow:
+    """End a run: what waits is not tried any more, what is being visited ends with its visit. Audited.
+
+    Raises:
+        UnknownNameError: There is no such run.
+        ConflictError: It has ended already.
+    """
+    run = find_run(database, run_id)
+    with database.transaction() as connection:
+        ended = connection.execute(
+            update(runs)
+            .where(runs.c.id == run_id, runs.c.ended_at.is_(None))
+            .values(state=RunState.CANCELLED.value, ended_at=func.clock_timestamp(), detail=_told("cancelled", reason))
+        ).rowcount
+        if not ended:
+            raise ConflictError(f"run {run_id} has ended already, as {run.state}")
+        record(connection, who=who, action="run cancel", subject=f"run {run_id} of {run.name}", reason=reason)
+    database.run(CANCEL_TASKS, {})
+    return find_run(database, run_id)
+
+
+def retry_run(database: Database, run_id: int, *, who: str, only_failed: bool = True, reason: str | None = None) -> int:
+    """Open a run again and try its tasks anew: those that failed, or all; returns how many. Audited.
+
+    Tasks keep the profile and seed that their targets name. With `only_failed` off, results of the first time are
+    overwritten as the tasks end.
+
+    Raises:
+        UnknownNameError: There is no such run.
+        BadInputError: It was created by a program of its own and not by a job, or no task has failed.
+        ConflictError: It is still open, or another run of its job is and must not overlap.
+    """
+    run = find_run(database, run_id)
+    states = [TaskState.FAILED.value] if only_failed else [TaskState.FAILED.value, TaskState.DONE.value]
+    try:
+        with database.transaction() as connection:
+            opened = connection.execute(
+                update(runs)
+                .where(runs.c.id == run_id, runs.c.ended_at.is_not(None), runs.c.definition.is_not(None))
+                .values(state=RunState.RUNNING.value, ended_at=None, detail=_told("tried again", reason))
+            ).rowcount
+            if not opened:
+                if run.state.open:
+                    raise ConflictError(f"run {run_id} is still open; it tries its tasks again by itself")
+                raise BadInputError(f"run {run_id} was made by a program of its own, which has to try again")
+            count = connection.execute(
+                update(tasks)
+                .where(tasks.c.run_id == run_id, tasks.c.state.in_(states))
+                .values(
+                    state=TaskState.PENDING.value,
+                    tries=0,
+                    not_before=func.clock_timestamp(),
+                    changed_at=func.clock_timestamp(),
+                )
+            ).rowcount
+            if not count:
+                raise BadInputError(f"run {run_id}: no task has {'failed' if only_failed else 'ended'}; nothing to try")
+            record(connection, who=who, action="run retry", subject=f"run {run_id} of {run.name}", reason=reason)
+    except IntegrityError as error:
+        raise ConflictError(
+            f"run {run_id}: another run of job {run.job} is open; wait for it or set overlap = true"
+        ) from error
+    return int(count)
+
+
+def _told(what: str, reason: str | None) -> str:
+    return f"{what}: {clean_text(reason)}" if reason else what
+
+
+def _runs() -> Select[Any]:
+    def counted(state: TaskState) -> Any:
+        return func.count(tasks.c.id).filter(tasks.c.state == state.value)
+
+    counts = (
+        select(*(counted(state).label(state.value) for state in TaskState))
+        .where(tasks.c.run_id == runs.c.id)
+        .lateral("counts")
+    )
+    columns = ("id", "name", "state", "instant", "detail", "created_at", "ended_at")
+    return (
+        select(
+            *(runs.c[name] for name in columns),
+            jobs.c.name.label("job"),
+            pools.c.name.label("pool"),
+            *(counts.c[state.value] for state in TaskState),
+        )
+        .join(pools, pools.c.id == runs.c.pool_id)
+        .outerjoin(jobs, jobs.c.id == runs.c.job_id)
+        .join(counts, text("true"))
+    )
+
+
+def _run(row: RowMapping) -> RunRow:
+    return RunRow(**{**dict(row), "state": RunState(row["state"])})
+
+
+def _tasks() -> Select[Any]:
+    columns = ("id", "url", "host", "state", "tries", "outcome", "detail")
+    more = ("parameters", "result", "not_before", "changed_at")
+    seed = func.coalesce(tasks.c.visited_seed, tasks.c.seed).label("seed")
+    return select(*(tasks.c[name] for name in (*columns, *more)), profiles.c.key.label("profile"), seed).outerjoin(
+        profiles, profiles.c.id == func.coalesce(tasks.c.visited_by, tasks.c.profile_id)
+    )
+
+
+def _task(row: RowMapping) -> TaskRow:
+    return TaskRow(**{**dict(row), "state": TaskState(row["state"])})

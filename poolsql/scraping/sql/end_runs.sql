@@ -1,0 +1,15 @@
+-- Runs that are over: none of their tasks waits or is worked on. Tasks of an open run only ever end, and a retry opens
+-- a run again in the transaction that touches its tasks, so a snapshot in which nothing is left tells the truth.
+UPDATE poolsql.runs
+SET state = CASE
+        WHEN EXISTS (SELECT FROM poolsql.tasks WHERE tasks.run_id = runs.id AND tasks.state = 'done') THEN 'done'
+        WHEN EXISTS (SELECT FROM poolsql.tasks WHERE tasks.run_id = runs.id) THEN 'failed'
+        ELSE 'done'
+    END,
+    ended_at = clock_timestamp()
+WHERE runs.ended_at IS NULL
+  AND runs.state = 'running'
+  AND (%(run_id)s::bigint IS NULL OR runs.id = %(run_id)s)
+  AND NOT EXISTS (SELECT FROM poolsql.tasks WHERE tasks.run_id = runs.id AND tasks.state = 'pending')
+  AND NOT EXISTS (SELECT FROM poolsql.tasks WHERE tasks.run_id = runs.id AND tasks.state = 'running')
+RETURNING runs.id, runs.name, runs.state
