@@ -89,11 +89,15 @@ class LaunchFailedError(LauncherError):
 
     Attributes:
         fault: Whose fault the launcher believes it to be.
+        stop_rung: How it is proven that nothing of this start runs; None when the launcher did not prove it.
     """
 
-    def __init__(self, message: str, *, fault: LaunchFault = LaunchFault.LAUNCHER) -> None:
+    def __init__(
+        self, message: str, *, fault: LaunchFault = LaunchFault.LAUNCHER, stop_rung: str | None = None
+    ) -> None:
         super().__init__(message)
         self.fault = fault
+        self.stop_rung = stop_rung
 
 
 class BrowserMissingError(LaunchFailedError, BadInputError):

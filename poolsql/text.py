@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from difflib import get_close_matches
 from enum import Enum
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
@@ -64,6 +65,12 @@ def clean_json(value: object, *, limits: Limits | None = None) -> Json:
     a key with a number.
     """
     return _Cleaner(limits or Limits()).clean(value, depth=0)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a word that is not known: ``; did you mean 'pool'?``, or nothing."""
+    alike = get_close_matches(word, known, n=1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
 class _Cleaner:

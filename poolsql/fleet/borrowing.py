@@ -161,7 +161,7 @@ def start_browser(runtime: Runtime, lease: Lease, options: Mapping[str, Any]) ->
     try:
         return BorrowedBrowser(runtime, lease, browsers.start(lease, options=options))
     except LaunchFailedError as error:
-        rung = _stop_recorded(browsers, lease)
+        rung = error.stop_rung or _stop_recorded(browsers, lease)
         _quietly(lease, partial(_release_unstarted, lease, error, rung))
         raise
     except LeaseLostError:

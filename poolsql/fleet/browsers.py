@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from poolsql.database.engine import Database
 from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy
-from poolsql.launchers.local.launcher import LocalLauncher
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.registry import LauncherRow, find_launcher, find_proxy
 from poolsql.settings import Settings
+from poolsql.text import did_you_mean
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 30.0
-"""For starting a browser, on a machine that starts several at once."""
+"""For starting a browser, on a machine that starts several at once; where the launcher names no time of its own."""
 
 STOP_SECONDS = 20.0
 """For the whole stop ladder; shorter than a reaper's claim, so that no two stop the same browser."""
-
-KINDS = {LocalLauncher.kind: LocalLauncher}
-"""Classes of launchers by the kind that their rows name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,8 @@ class Browsers:
             UnknownNameError: There is no such launcher.
         """
         if options:
-            build_launcher(replace(find_launcher(self._database, launcher), options=options), self._settings)
+            row = find_launcher(self._database, launcher)
+            _check_options(build_launcher(row, self._settings), launcher, options)
 
     def start(self, lease: Lease, *, options: Mapping[str, Any]) -> RunningBrowser:
         """Start the leased profile's browser; what could go wrong is written down before it can.
@@ -83,22 +81,24 @@ class Browsers:
             LeaseLostError: The lease was lost meanwhile; nothing is left running.
         """
         profile = lease.profile
-        # Before anything is blamed on the profile: these options are the caller's.
-        self.check_options(profile.launcher, options)
         launcher = self.launcher(profile.launcher)
+        # Before anything is blamed on the profile: these options are the caller's.
+        _check_options(launcher, profile.launcher, options)
         request = LaunchRequest(
             lease_id=lease.id,
             profile_id=profile.id,
             profile_key=profile.key,
             proxy=self._proxy(profile.proxy_id),
             options={**profile.options, **options},
+            still_wanted=lease.check,
         )
         handle = launcher.prepare(request)
-        machine = handle.machine if launcher.pins_machine else None
+        machine = handle.machine if launcher.stops_here_only else None
         lease.browser_starting(handle.to_json(), machine=machine, directory=handle.directory)
         # A worker that was frozen here must start nothing: it may be proven already that nothing of it runs.
         lease.check()
-        browser = RunningBrowser(launcher, launcher.start(request, handle, timeout=START_SECONDS))
+        seconds = launcher.start_seconds or START_SECONDS
+        browser = RunningBrowser(launcher, launcher.start(request, handle, timeout=seconds))
         try:
             lease.browser_started(browser.handle.to_json())
         except BaseException:
@@ -131,12 +131,41 @@ class Browsers:
 def build_launcher(row: LauncherRow, settings: Settings) -> Launcher:
     """Make the launcher object of a row.
 
+    Everything that can be checked without the network is checked.
+
     Raises:
         BadInputError: There is no launcher of that kind, or its options cannot be right.
     """
-    if row.kind not in KINDS:
-        raise BadInputError(f"launcher {row.name}: kind {row.kind!r} is not known; known are {', '.join(KINDS)}")
+    build = KINDS.get(row.kind)
+    if build is None:
+        raise BadInputError(
+            f"launcher {row.name}: kind {row.kind!r} is not known{did_you_mean(row.kind, KINDS)}; "
+            f"known are {', '.join(KINDS)}"
+        )
     try:
-        return KINDS[row.kind](row.name, settings.machine, settings.data_dir, settings.chromium, row.options)
+        return build(row, settings)
     except BadInputError as error:
         raise BadInputError(f"launcher {row.name}: {error}") from error
+
+
+def _local(row: LauncherRow, settings: Settings) -> Launcher:
+    from poolsql.launchers.local.launcher import LocalLauncher  # noqa: PLC0415 - parts of it are of POSIX alone
+
+    return LocalLauncher(row.name, settings.machine, settings.data_dir, settings.chromium, row.options)
+
+
+def _rest(row: LauncherRow, settings: Settings) -> Launcher:
+    from poolsql.launchers.rest.launcher import RestLauncher  # noqa: PLC0415 - a fleet without one need not load it
+
+    return RestLauncher(row.name, settings.machine, row.options)
+
+
+KINDS: Mapping[str, Callable[[LauncherRow, Settings], Launcher]] = {"local": _local, "rest": _rest}
+"""What makes a launcher, by the kind that its row names."""
+
+
+def _check_options(launcher: Launcher, name: str, options: Mapping[str, Any]) -> None:
+    try:
+        launcher.check_options(options)
+    except BadInputError as error:
+        raise BadInputError(f"launcher {name}: {error}") from error

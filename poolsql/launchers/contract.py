@@ -8,7 +8,7 @@ browser comes up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
@@ -24,6 +24,8 @@ class StopRung(StrEnum):
     CLOSED = "browser_close"
     INTERRUPTED = "sigint"
     KILLED = "sigkill"
+    VENDOR = "vendor_stop"
+    """The product that runs the browser was told to stop it, and the browser's address is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class LaunchRequest:
     """The launcher's own name of the profile."""
     proxy: Proxy | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Launcher options joined with the profile's own, such as ``headless``."""
+    """Options of the profile joined with those of this start, such as ``headless``; they win over the launcher's."""
+    still_wanted: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    """Raises when nothing may be started any more, because the lease was lost; asked before each try of a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,11 @@ class BrowserHandle:
     process_started: str | None = None
     """Start mark of `pid`, so that a reused process id is never taken for the browser."""
     cdp_url: str | None = None
+    variables: Mapping[str, Any] | None = None
+    """What the launcher fills into its requests about this browser, besides the profile's key; never a secret."""
 
-    def started(self, *, pid: int, process_started: str, cdp_url: str) -> BrowserHandle:
-        """The same browser, once its process and address are known."""
+    def started(self, *, cdp_url: str, pid: int | None = None, process_started: str | None = None) -> BrowserHandle:
+        """The same browser, once its address is known, and its process where the launcher sees it."""
         return replace(self, pid=pid, process_started=process_started, cdp_url=cdp_url)
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +99,24 @@ class Launcher(Protocol):
     kind: ClassVar[str]
     pins_machine: ClassVar[bool]
     """True when a profile lives on the machine where it was first started."""
+
+    @property
+    def stops_here_only(self) -> bool:
+        """Whether only the machine that started a browser can stop it and prove that."""
+        ...
+
+    @property
+    def start_seconds(self) -> float | None:
+        """How long a start may take; None for the usual time."""
+        ...
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Make sure that a profile, or one start, can have these options.
+
+        Raises:
+            BadInputError: It cannot; the message names everything that is wrong.
+        """
+        ...
 
     def prepare(self, request: LaunchRequest) -> BrowserHandle:
         """Check everything that can be checked without starting anything and say how to stop what would start.

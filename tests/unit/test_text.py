@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 
 import pytest
 
-from poolsql.text import Limits, clean_json, clean_text
+from poolsql.text import Limits, clean_json, clean_text, did_you_mean
 
 
 class _Colour(StrEnum):
@@ -155,3 +155,8 @@ def test_an_object_without_text_is_named() -> None:
             raise RuntimeError("no")
 
     assert clean_json(Silent()) == "[Silent without text]"
+
+
+def test_a_word_that_is_nearly_right_gets_a_suggestion() -> None:
+    assert did_you_mean("hedless", ["headless", "preset"]) == "; did you mean 'headless'?"
+    assert did_you_mean("zzz", ["headless", "preset"]) == ""

@@ -44,6 +44,8 @@ class LocalLauncher:
 
     kind: ClassVar[str] = "local"
     pins_machine: ClassVar[bool] = True
+    stops_here_only: ClassVar[bool] = True
+    start_seconds: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -59,6 +61,14 @@ class LocalLauncher:
         self._executable = executable
         self._options = dict(options or {})
         read_options(self._options)
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Make sure that a profile, or one start, can have these options.
+
+        Raises:
+            BadInputError: It cannot; the message names everything that is wrong.
+        """
+        read_options(options)
 
     def prepare(self, request: LaunchRequest) -> BrowserHandle:
         """Check browser, options, proxy and directory, which is created if this is the profile's first start.

@@ -1,5 +1,5 @@
--- Before a browser is started: write down how to stop it, and pin the profile to this machine and directory where
--- its launcher keeps one. From here on only a proven stop frees the profile.
+-- Before a browser is started: write down how to stop it, on which machine if only that one can, and pin the profile to
+-- this machine and directory where its launcher keeps one. From here on only a proven stop frees the profile.
 WITH lease AS MATERIALIZED (
     UPDATE poolsql.leases
     SET browser_state = 'started', browser = %(browser)s::jsonb, browser_machine = %(machine)s::text
@@ -10,8 +10,10 @@ pinned AS (
     UPDATE poolsql.profiles
     SET machine = coalesce(profiles.machine, %(machine)s::text),
         directory = coalesce(profiles.directory, %(directory)s::text)
-    FROM lease
+    FROM lease, poolsql.launchers
     WHERE profiles.id = lease.profile_id
+      AND launchers.id = profiles.launcher_id
+      AND launchers.pins_machine
       AND %(machine)s::text IS NOT NULL
       AND (profiles.machine IS NULL OR profiles.directory IS NULL)
 )

@@ -66,6 +66,8 @@ time.sleep(600)
 class LocalBench:
     """A `local` launcher on a data directory of the test."""
 
+    gentle_rung = StopRung.CLOSED
+
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.launcher: Launcher = self.launcher_with()
