@@ -28,6 +28,7 @@ class Lock(IntEnum):
     """Second key: what is locked."""
 
     UPGRADE = 1
+    APPLY = 2
 
 
 def try_session_lock(connection: Connection, lock: Lock) -> bool:
@@ -58,10 +59,7 @@ def session_lock(connection: Connection, lock: Lock, *, patience: float) -> Iter
     give_up_at = elapsed_clock() + patience
     while not try_session_lock(connection, lock):
         if elapsed_clock() >= give_up_at:
-            raise DatabaseError(
-                f"another process has been holding the lock {lock.name} for over {patience:g} s; "
-                "wait for it or end it, then try again"
-            )
+            raise DatabaseError(_held_by_another(lock, patience))
         time.sleep(LOOK_EVERY)
     try:
         yield
@@ -70,6 +68,28 @@ def session_lock(connection: Connection, lock: Lock, *, patience: float) -> Iter
             connection.invalidate(error)  # the lock ends with its connection
         raise
     unlock_session(connection, lock)
+
+
+def wait_for_transaction_lock(connection: Connection, lock: Lock, *, patience: float) -> None:
+    """Take a lock that ends with the caller's transaction, which does the work that it protects.
+
+    The transaction holds no snapshot while it waits, if nothing else was asked in it before.
+
+    Raises:
+        DatabaseError: Somebody else held the lock for `patience` seconds.
+    """
+    give_up_at = elapsed_clock() + patience
+    while not connection.execute(text("SELECT pg_try_advisory_xact_lock(:class, :key)"), _keys(lock)).scalar_one():
+        if elapsed_clock() >= give_up_at:
+            raise DatabaseError(_held_by_another(lock, patience))
+        time.sleep(LOOK_EVERY)
+
+
+def _held_by_another(lock: Lock, patience: float) -> str:
+    return (
+        f"another process has been holding the lock {lock.name} for over {patience:g} s; "
+        "wait for it or end it, then try again"
+    )
 
 
 def _gave_back(connection: Connection, lock: Lock) -> bool:

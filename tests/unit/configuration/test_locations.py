@@ -200,7 +200,12 @@ class _Writer:
         self._names += 1
         name = f"k{self._names}"
         return self._chance.choice(
-            [(name, name), (f"{name} .é", f'"{name} .\\u00e9"'), (f"{name}]#", f"'{name}]#'"), (f'{name}"', f'"{name}\\""')]
+            [
+                (name, name),
+                (f"{name} .é", f'"{name} .\\u00e9"'),
+                (f"{name}]#", f"'{name}]#'"),
+                (f'{name}"', f'"{name}\\""'),
+            ]
         )
 
     def _fill(self) -> None:

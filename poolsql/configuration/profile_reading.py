@@ -1,0 +1,85 @@
+"""Reading the tables ``[[profiles]]``: one profile by its ``id``, or many that are alike by their ``ids``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from poolsql.configuration.entries import ProfileEntry
+from poolsql.configuration.locations import Path
+from poolsql.configuration.problems import Problems
+from poolsql.configuration.tables import Table
+
+PROFILE_KEYS = ("pool", "launcher", "id", "ids", "proxy", "tags", "seed", "state")
+"""Everything else is an option, as the launcher knows them."""
+
+STATES = ("active", "new")
+
+
+def read_profiles(tables: Any, problems: Problems) -> list[ProfileEntry]:
+    """Read the profiles; those that occur twice, or twice on one directory, are noted."""
+    if not isinstance(tables, list) or not all(isinstance(values, dict) for values in tables):
+        problems.add(("profiles",), "write each profile below a line [[profiles]], in two pairs of brackets")
+        return []
+    entries: list[ProfileEntry] = []
+    lines: dict[str, int] = {}
+    directories: dict[tuple[str, str], int] = {}
+    for number, values in enumerate(tables):
+        for entry in _entries(Table(values, ("profiles", number), problems)):
+            line = problems.line(entry.path)
+            if entry.name in lines:
+                problems.add(
+                    entry.path,
+                    f"launcher {entry.launcher!r} has a profile {entry.key!r} in line {lines[entry.name]} already",
+                )
+                continue
+            lines[entry.name] = line
+            directory = entry.options.get("directory")
+            if isinstance(directory, str):
+                place = (entry.launcher, directory)
+                if place in directories:
+                    problems.add(
+                        (*entry.table, "directory"),
+                        f"the profile in line {directories[place]} has this directory already; two browsers would "
+                        "destroy it",
+                    )
+                directories.setdefault(place, line)
+            entries.append(entry)
+    return entries
+
+
+def _entries(table: Table) -> Iterator[ProfileEntry]:
+    pool, launcher = table.required("pool", '"shop"'), table.required("launcher", '"chromium"')
+    keys = _keys(table)
+    proxy, seed, tags = table.text("proxy"), table.text("seed"), table.texts("tags")
+    state = table.choice("state", STATES, default="active")
+    if "ids" in table.values and seed is not None:
+        table.problem("seed", "belongs to one profile; write a table [[profiles]] for each id that has a seed")
+    if not table.good:
+        return
+    for path, key in keys:
+        yield ProfileEntry(
+            key=key,
+            path=path,
+            table=table.path,
+            pool=pool,
+            launcher=launcher,
+            proxy=proxy,
+            tags=sorted(set(tags or ())),
+            seed=seed,
+            new=state == "new",
+            options=table.others(PROFILE_KEYS),
+        )
+
+
+def _keys(table: Table) -> list[tuple[Path, str]]:
+    if ("id" in table.values) == ("ids" in table.values):
+        table.problem(None, 'write either id = "…", the launcher\'s own name of the profile, or ids = ["…", "…"]')
+        return []
+    if "id" in table.values:
+        key = table.text("id")
+        return [((*table.path, "id"), key)] if key is not None else []
+    keys = table.texts("ids") or ()
+    if not keys and table.good:
+        table.problem("ids", "names no profile")
+    return [((*table.path, "ids", number), key) for number, key in enumerate(keys)]
