@@ -16,6 +16,7 @@ from poolsql.fleet.browser_errors import classify_error
 from poolsql.fleet.session import AsyncSession
 from poolsql.leasing.outcomes import Outcome, Verdict
 from poolsql.scraping.classification import PROBE_SELECTORS, PageFacts, classify_page
+from poolsql.scraping.steps import DEFAULT_WAIT_UNTIL, WaitUntil
 from poolsql.scraping.tasks import Task
 from poolsql.text import clean_json
 
@@ -84,6 +85,7 @@ async def visit(
     *,
     seconds: float,
     page_rules: Mapping[str, Outcome] | None = None,
+    wait_until: WaitUntil = DEFAULT_WAIT_UNTIL,
 ) -> Seen:
     """Load the task's page and hand it to the handler, for at most `seconds`; whatever happens becomes a verdict.
 
@@ -96,10 +98,12 @@ async def visit(
         handler: Called with a page that nothing speaks against.
         seconds: For everything together.
         page_rules: Selectors whose visible elements mean something on this site, such as a login form.
+        wait_until: When the page counts as loaded.
     """
     began = time.monotonic()
     watch = _Watch(session.page)
-    work = asyncio.ensure_future(_load(session, task, handler, watch, page_rules or {}, seconds=seconds))
+    load = _load(session, task, handler, watch, page_rules or {}, wait_until=wait_until, seconds=seconds)
+    work = asyncio.ensure_future(load)
     crash = asyncio.ensure_future(watch.crashed.wait())
     try:
         await asyncio.wait({work, crash}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -134,13 +138,14 @@ async def _load(
     watch: _Watch,
     page_rules: Mapping[str, Outcome],
     *,
+    wait_until: WaitUntil,
     seconds: float,
 ) -> tuple[Verdict, Mapping[str, Any] | None]:
     """Load the page, judge it, and take what the handler makes of it."""
     page = session.page
     try:
         try:
-            await page.goto(task.url, wait_until="domcontentloaded", timeout=seconds * 1000)
+            await page.goto(task.url, wait_until=wait_until, timeout=seconds * 1000)
         except PlaywrightError as error:
             return await _judge_failed_load(error, watch.response), None
         facts = await _facts(page, watch.response, [*page_rules, *PROBE_SELECTORS])
