@@ -9,6 +9,7 @@ these kinds is left.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -19,24 +20,41 @@ MARK_VARIABLE = "POOLSQL_BROWSER"
 """Set to the user data directory in the environment of each browser, and so of what the browser starts."""
 
 
+DISPLAY_KEY = "poolsql-display.key"
+"""In the directory of a browser that has a display of its own: who can read this file may use that display."""
+
+
 class _Role(Enum):
     MAIN = auto()
     HELPER = auto()
+    DISPLAY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserProcesses:
-    """What was found alive: `mains` answer CDP and signals, `helpers` are what they started."""
+    """What was found alive: `mains` answer CDP and signals, `helpers` are what they started.
+
+    `displays` are what a browser with windows was given to show them on: nothing that could use its directory.
+    """
 
     mains: tuple[ProcessIdentity, ...]
     helpers: tuple[ProcessIdentity, ...]
+    displays: tuple[ProcessIdentity, ...] = ()
 
     def __bool__(self) -> bool:
+        return bool(self.all())
+
+    def all(self) -> tuple[ProcessIdentity, ...]:
+        """All of them, those first whose end takes others with it."""
+        return (*self.mains, *self.helpers, *self.displays)
+
+    def uses_directory(self) -> bool:
+        """Whether any of them can read and write the profile."""
         return bool(self.mains or self.helpers)
 
     def pids(self) -> str:
         """The process ids, for messages."""
-        return ", ".join(str(process.pid) for process in (*self.mains, *self.helpers))
+        return ", ".join(str(process.pid) for process in self.all())
 
 
 def find_browser(directory: str, leader: ProcessIdentity | None) -> BrowserProcesses:
@@ -50,8 +68,8 @@ def find_browser(directory: str, leader: ProcessIdentity | None) -> BrowserProce
     leader_lives = leader is not None and is_alive(leader)
     # The system gives a process id away again only after the last member of the session of that number is gone.
     session = leader.pid if leader is not None and identify(leader.pid) in {leader, None} else None
-    found: dict[_Role, list[ProcessIdentity]] = {_Role.MAIN: [], _Role.HELPER: []}
-    strays: dict[_Role, list[ProcessIdentity]] = {_Role.MAIN: [], _Role.HELPER: []}
+    found: dict[_Role, list[ProcessIdentity]] = {role: [] for role in _Role}
+    strays: dict[_Role, list[ProcessIdentity]] = {role: [] for role in _Role}
     for process in living_processes():
         is_leader = process.identity == leader
         member = session is not None and process.session == session
@@ -64,7 +82,9 @@ def find_browser(directory: str, leader: ProcessIdentity | None) -> BrowserProce
     if not strays[_Role.MAIN]:
         # Otherwise another browser uses the directory by now, and nothing tells whose helpers these are.
         found[_Role.HELPER] += strays[_Role.HELPER]
-    return BrowserProcesses(mains=tuple(found[_Role.MAIN]), helpers=tuple(found[_Role.HELPER]))
+    return BrowserProcesses(
+        mains=tuple(found[_Role.MAIN]), helpers=tuple(found[_Role.HELPER]), displays=tuple(found[_Role.DISPLAY])
+    )
 
 
 def _role(process: LivingProcess, directory: str) -> _Role | None:
@@ -76,6 +96,8 @@ def _role(process: LivingProcess, directory: str) -> _Role | None:
         return _Role.HELPER if named or _is_marked(process, directory) else None
     if flag in arguments:
         return _Role.MAIN
+    if any(os.path.basename(argument) == DISPLAY_KEY for argument in arguments):  # noqa: PTH119 - may be no path
+        return _Role.DISPLAY if _is_marked(process, directory) else None
     return _Role.HELPER if _is_marked(process, directory) else None
 
 

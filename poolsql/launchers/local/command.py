@@ -73,7 +73,9 @@ class LocalOptions:
     """What `options` of a `local` launcher, or of one of its profiles, may say."""
 
     headless: bool = True
-    """False shows the browser's windows; that needs a display."""
+    """False shows the browser's windows, on a display of its own (see `xvfb`) where the machine has none."""
+    xvfb: str | None = None
+    """Path or command of Xvfb, which gives a browser with windows a display; by default the one on PATH."""
     sandbox: bool | None = None
     """Whether pages are kept in Chromium's sandbox; by default yes, except for root, for whom there is none."""
     args: tuple[str, ...] = ()
@@ -93,12 +95,15 @@ def read_options(options: Mapping[str, Any]) -> LocalOptions:
     known = [field.name for field in fields(LocalOptions)]
     problems = [f"{name}: unknown (known: {', '.join(known)})" for name in options if name not in known]
     headless, sandbox, rules = (options.get("headless", True), options.get("sandbox"), options.get("resolver_rules"))
+    xvfb = options.get("xvfb")
     if not isinstance(headless, bool):
         problems.append("headless: must be true or false")
     if not isinstance(sandbox, bool | None):
         problems.append("sandbox: must be true or false")
     if not isinstance(rules, str | None):
         problems.append("resolver_rules: must be text")
+    if not (xvfb is None or (isinstance(xvfb, str) and xvfb.strip())):
+        problems.append("xvfb: must be the path of a program")
     args = _texts("args", options, problems)
     for flag in args:
         problem = _flag_problem(flag)
@@ -112,7 +117,9 @@ def read_options(options: Mapping[str, Any]) -> LocalOptions:
     ]
     if problems:
         raise BadInputError("options of a local launcher: " + "; ".join(problems))
-    return LocalOptions(headless=headless, sandbox=sandbox, args=args, resolver_rules=rules, environment=environment)
+    return LocalOptions(
+        headless=headless, xvfb=xvfb, sandbox=sandbox, args=args, resolver_rules=rules, environment=environment
+    )
 
 
 def _texts(name: str, options: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport
 from poolsql.launchers.local.browser_processes import find_browser
 from poolsql.launchers.local.command import browser_command, browser_environment, read_options
 from poolsql.launchers.local.directories import open_directory, profile_directory
+from poolsql.launchers.local.displays import display_wrapper
 from poolsql.launchers.local.exclusive import no_start_under_way, only_starter
 from poolsql.launchers.local.executable import find_executable
 from poolsql.launchers.local.locks import take_unused
@@ -23,6 +25,15 @@ from poolsql.launchers.processes import ProcessIdentity
 
 _START_ENDS = (0.2, 2.0)
 """Share of a stop's time, and seconds at most, for waiting until a start that is under way has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a browser is started: its command line, its environment, and what brings it a display."""
+
+    command: list[str]
+    environment: dict[str, str]
+    wrapper: list[str]
 
 
 class LocalLauncher:
@@ -71,7 +82,7 @@ class LocalLauncher:
         read_options(options)
 
     def prepare(self, request: LaunchRequest) -> BrowserHandle:
-        """Check browser, options, proxy and directory, which is created if this is the profile's first start.
+        """Check browser, options, display, proxy and directory, which is created if this is the profile's first start.
 
         Raises:
             LaunchFailedError: The browser could not start; `fault` is PROFILE when other profiles could.
@@ -96,10 +107,16 @@ class LocalLauncher:
         except LauncherError as error:
             raise LaunchFailedError(str(error), fault=LaunchFault.PROFILE) from error
         directory = open_directory(recorded)
-        command, environment = self._plan(request, directory)
+        plan = self._plan(request, directory)
         with only_starter(directory):
             take_unused(directory)
-            browser = start_browser(command, environment=environment, directory=directory, deadline=deadline)
+            browser = start_browser(
+                plan.command,
+                environment=plan.environment,
+                directory=directory,
+                deadline=deadline,
+                wrapper=plan.wrapper,
+            )
         return handle.started(pid=browser.process.pid, process_started=browser.process.mark, cdp_url=browser.cdp_url)
 
     def stop(self, handle: BrowserHandle, *, timeout: float) -> StopReport:
@@ -133,17 +150,19 @@ class LocalLauncher:
         Raises:
             LauncherError: The handle is of another machine.
         """
-        return bool(find_browser(self._directory(handle), _process(handle)))
+        return find_browser(self._directory(handle), _process(handle)).uses_directory()
 
-    def _plan(self, request: LaunchRequest, directory: Path) -> tuple[list[str], dict[str, str]]:
+    def _plan(self, request: LaunchRequest, directory: Path) -> _Plan:
         try:
             options = read_options({**self._options, **request.options})
         except BadInputError as error:
             raise LaunchFailedError(f"profile {request.profile_key}: {error}", fault=LaunchFault.PROFILE) from error
         executable = find_executable(self._executable)
-        return (
-            browser_command(executable, directory, options, request.proxy),
-            browser_environment(directory, options),
+        environment = browser_environment(directory, options)
+        return _Plan(
+            command=browser_command(executable, directory, options, request.proxy),
+            environment=environment,
+            wrapper=display_wrapper(options, directory, environment),
         )
 
     def _directory(self, handle: BrowserHandle) -> str:

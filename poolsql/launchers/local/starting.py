@@ -24,6 +24,7 @@ _PROFILE_IN_USE = 21
 """Chromium's exit code when another browser, or another host, holds the lock of the directory."""
 _NO_SOCKET = "Failed to create socket directory"
 """What it says before it ends with the same code, because it cannot make the socket that goes with the lock."""
+_NO_SANDBOX = re.compile("no usable sandbox|setuid sandbox", re.IGNORECASE)
 _LAST_LINES = 8
 _LINE_BYTES = 400
 _NOISE = "ERROR:dbus/"
@@ -51,18 +52,24 @@ def read_address(directory: Path) -> str | None:
 
 
 def start_browser(
-    command: Sequence[str], *, environment: Mapping[str, str], directory: Path, deadline: Deadline
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    deadline: Deadline,
+    wrapper: Sequence[str] = (),
 ) -> StartedBrowser:
     """Start `command` in a session of its own and wait until it has opened its debugging port.
 
-    Nobody else may use the directory or start a browser on it (see `only_starter`). The browser outlives this
-    process; while this process lives, the browser's end leaves no zombie.
+    A `wrapper` goes before the command and becomes it in the same process, once all is ready for it. Nobody else may
+    use the directory or start a browser on it (see `only_starter`). The browser outlives this process; while this
+    process lives, the browser's end leaves no zombie.
 
     Raises:
         LaunchFailedError: It ended early or was not ready in time. Nothing is left running, or the message says so.
     """
     (directory / _PORT_FILE).unlink(missing_ok=True)
-    child = _Child(command, environment, directory)
+    child = _Child(command, environment, directory, wrapper)
     try:
         return _wait(child, directory, deadline)
     except LaunchFailedError as error:
@@ -109,6 +116,12 @@ def _ended_early(child: _Child, directory: Path, code: int) -> LaunchFailedError
             "stop that browser first",
             fault=LaunchFault.PROFILE,
         )
+    if _NO_SANDBOX.search(child.last_words()):
+        return LaunchFailedError(
+            f"browser {child.name}: this system does not let it keep its pages in a sandbox; allow user namespaces "
+            "without privileges (in a container by its seccomp profile), or set the option sandbox = false if you "
+            f"trust the pages{child.last_words()}"
+        )
     how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
     return LaunchFailedError(f"browser {child.name}: {how} before it was ready{child.last_words()}")
 
@@ -116,7 +129,9 @@ def _ended_early(child: _Child, directory: Path, code: int) -> LaunchFailedError
 class _Child:
     """A browser as a child of this process: a thread keeps its last words and reaps it."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], directory: Path, wrapper: Sequence[str]
+    ) -> None:
         self.name = command[0]
         reading, writing = os.pipe()
         if os.name == "posix":
@@ -124,7 +139,7 @@ class _Child:
             os.set_blocking(writing, False)
         try:
             self._popen = subprocess.Popen(  # noqa: S603 - no shell; the program is the one that was configured
-                command,
+                [*wrapper, *command],
                 env=environment,
                 cwd=directory,
                 stdin=subprocess.DEVNULL,

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _CLOSE = (0.5, 10.0)
 _INTERRUPT = (0.5, 5.0)
 _HELPERS = (0.3, 1.0)
+_DISPLAYS = (0.3, 2.0)
 _CLOSE_FRAME_SECONDS = 0.5
 
 
@@ -47,12 +48,12 @@ def stop_browser(directory: str, leader: ProcessIdentity | None, cdp_url: str | 
     """
     running = find_browser(directory, leader)
     rung = StopRung.NOT_RUNNING
-    if running:
+    if running.uses_directory():
         rung = _stop_gently(running.mains, cdp_url, deadline) if running.mains else StopRung.KILLED
     if rung in {StopRung.CLOSED, StopRung.INTERRUPTED}:
         # Helpers end with their main process, a little later and after they have written what they hold.
         share, at_most = _HELPERS
-        wait_until(lambda: not find_browser(directory, leader), deadline.part(share, at_most=at_most))
+        wait_until(lambda: not find_browser(directory, leader).uses_directory(), deadline.part(share, at_most=at_most))
     kill_browser(directory, leader, deadline)
     return rung
 
@@ -64,7 +65,9 @@ def kill_browser(directory: str, leader: ProcessIdentity | None, deadline: Deadl
         StopNotProvenError: Something of it is still alive.
     """
     # Each round looks anew: a process can start another one in the moment before it is killed.
-    if not wait_until(partial(_kill_round, directory, leader), deadline):
+    share, at_most = _DISPLAYS
+    patience = deadline.part(share, at_most=at_most)
+    if not wait_until(partial(_kill_round, directory, leader, patience), deadline):
         running = find_browser(directory, leader)
         if running:
             raise StopNotProvenError(
@@ -74,11 +77,15 @@ def kill_browser(directory: str, leader: ProcessIdentity | None, deadline: Deadl
     remove_stale_lock(Path(directory))
 
 
-def _kill_round(directory: str, leader: ProcessIdentity | None) -> bool:
+def _kill_round(directory: str, leader: ProcessIdentity | None, patience: Deadline) -> bool:
     """Kill what is found, the main process first, which takes most others with it; True when nothing was found."""
     running = find_browser(directory, leader)
     for process in (*running.mains, *running.helpers):
         kill(process)
+    for display in running.displays:
+        # One that is killed leaves its lock and its socket among the temporary files.
+        if not (patience.left() and interrupt(display)):
+            kill(display)
     return not running
 
 

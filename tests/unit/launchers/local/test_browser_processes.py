@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from poolsql.launchers.local.browser_processes import MARK_VARIABLE, find_browser
+from poolsql.launchers.local.browser_processes import DISPLAY_KEY, MARK_VARIABLE, find_browser
 from poolsql.launchers.processes import ProcessIdentity, identify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sessions")
@@ -94,3 +94,19 @@ def test_a_later_browser_on_the_directory_is_not_meant(spawn: Spawn, directory: 
     spawn("--monitor-self", mark=directory)
     spawn("--type=renderer", flag(directory))
     assert not find_browser(directory, ProcessIdentity(later.pid, "another boot/1"))
+
+
+def test_a_display_is_found_but_uses_no_directory(spawn: Spawn, directory: str) -> None:
+    main = spawn(flag(directory))
+    display = spawn("-auth", f"{directory}/{DISPLAY_KEY}", mark=directory, session=False)
+    assert find_browser(directory, None).displays == (display,)
+    # Started for another browser on the directory, as its session tells.
+    assert find_browser(directory, main).displays == ()
+    assert find_browser(f"{directory}2", None).displays == ()
+
+
+def test_a_display_alone_cannot_touch_the_profile(spawn: Spawn, directory: str) -> None:
+    spawn("-auth", f"{directory}/{DISPLAY_KEY}", mark=directory)
+    found = find_browser(directory, None)
+    assert found
+    assert not found.uses_directory()
