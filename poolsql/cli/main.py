@@ -1,41 +1,51 @@
 """``poolsql`` and ``python scheduler.py``: one program.
 
-Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupted, 141 nobody reads the output.
 """
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs, so that help and the others start fast
 
 from __future__ import annotations
 
 import io
+import os
 import sys
-import traceback
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from poolsql.cli import db
+from poolsql.cli.lazy import LazyGroup
 from poolsql.errors import PoolsqlError
-from poolsql.logs import configure_logging, one_line
-from poolsql.redaction import redact
-from poolsql.settings import process_settings
-from poolsql.version import package_version
 
 INTERRUPTED = 130
+NOBODY_READS = 141
+"""What a shell says of a program that a closed pipe has ended."""
+
+EXIT_CODES = {
+    0: "done",
+    1: "failed",
+    2: "bad input",
+    3: "database unavailable",
+    INTERRUPTED: "interrupted",
+    NOBODY_READS: "nobody reads the output",
+}
 
 app = typer.Typer(
+    cls=LazyGroup,
     name="poolsql",
-    epilog="Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupted.",
+    epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.add_typer(db.app, name="db")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from poolsql.version import package_version
+
         typer.echo(package_version())
         raise typer.Exit
 
@@ -50,44 +60,60 @@ def common(
 
     Without POOLSQL_DATABASE_URL it uses a Postgres server of its own, in the user's data directory.
     """
+    from poolsql.logs import configure_logging
+    from poolsql.settings import process_settings
+
     configure_logging(process_settings())
 
 
-@app.command()
-def demo(
-    urls: Annotated[
-        Path | None,
-        typer.Option(help="Visit the http(s) addresses in this file, one a line, instead of the demo's own shop."),
-    ] = None,
-    stay: Annotated[bool, typer.Option("--stay", help="Keep the database up at the end, until Ctrl-C.")] = False,
-) -> None:
-    """Show the pool at work: two workers, real browsers, and a kill -9 in the middle."""
-    from poolsql.demo.play import play  # noqa: PLC0415 - brings Playwright, which the other commands do without
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; an error that was foreseen is one line and its exit code.
 
-    play(Console(), urls=urls, stay=stay)
-
-
-def run() -> int:
-    """Run the program; an error that was foreseen is one line and its exit code."""
+    Args:
+        arguments: Of the command line; default: those of the process.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show every character is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return NOBODY_READS
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     # Typer tells the exit code of its own ends, such as --help or Ctrl-C, as the answer.
     try:
-        code = app(prog_name="poolsql", standalone_mode=False) or 0
+        code = app(arguments, prog_name="poolsql", standalone_mode=False) or 0
     except PoolsqlError as error:
         return _fail(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except typer.TyperException as error:
         return _misused(error)
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever it is, what is printed of it has to be redacted
+        import traceback
+
+        from poolsql.redaction import redact
+
         sys.stderr.write(redact("".join(traceback.format_exception(error))))
         return _fail(f"unexpected {type(error).__name__}: {error}; please report it with the lines above", 1)
     if code == INTERRUPTED:
         return _fail("interrupted", INTERRUPTED)
     return int(code)
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _misused(error: typer.TyperException) -> int:
@@ -102,5 +128,8 @@ def _misused(error: typer.TyperException) -> int:
 
 
 def _fail(message: str, code: int) -> int:
+    from poolsql.logs import one_line
+    from poolsql.redaction import redact
+
     sys.stderr.write(f"poolsql: {one_line(redact(message))}\n")
     return code

@@ -369,10 +369,10 @@ def test_the_embedded_server_is_stopped_only_when_nobody_uses_it(program: Progra
 def test_an_error_that_nobody_foresaw_is_traced_without_its_secrets(program: Program, tmp_path: Path) -> None:
     # A sitecustomize is how a surprise gets into the real program.
     (tmp_path / "sitecustomize.py").write_text(
-        "import poolsql.cli.db as db\n"
+        "import poolsql.database.opening as opening\n"
         "def surprise(*_, **__):\n"
         "    raise RuntimeError('password=hunter2 for postgresql://me:hunter2@host/x')\n"
-        "db.open_database = surprise\n"
+        "opening.open_database = surprise\n"
     )
     done = program.run("db", "upgrade", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.code == 1
