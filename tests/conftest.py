@@ -9,4 +9,9 @@ for name in [name for name in os.environ if name.startswith("POOLSQL_")]:
     if name not in {"POOLSQL_TEST_DATABASE_URL", "POOLSQL_CHROMIUM", "POOLSQL_CYCLES"}:
         del os.environ[name]
 
-pytest_plugins = ["tests.fixtures.databases", "tests.fixtures.fleets", "tests.fixtures.browsers"]
+pytest_plugins = [
+    "tests.fixtures.databases",
+    "tests.fixtures.fleets",
+    "tests.fixtures.browsers",
+    "tests.fixtures.clocks",
+]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, func, select, text, update
+from sqlalchemy import Connection, RowMapping, Select, func, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from poolsql.database.engine import Database
@@ -179,35 +179,35 @@ def retry_run(database: Database, run_id: int, *, who: str, only_failed: bool = 
     """
     run = find_run(database, run_id)
     states = [TaskState.FAILED.value] if only_failed else [TaskState.FAILED.value, TaskState.DONE.value]
+    now = func.clock_timestamp()
+    with database.transaction() as connection:
+        if not _open_again(connection, run, detail=_told("tried again", reason)):
+            if run.state.open:
+                raise ConflictError(f"run {run_id} is still open; it tries its tasks again by itself")
+            raise BadInputError(f"run {run_id} was made by a program of its own, which has to try again")
+        count = connection.execute(
+            update(tasks)
+            .where(tasks.c.run_id == run_id, tasks.c.state.in_(states))
+            .values(state=TaskState.PENDING.value, tries=0, not_before=now, changed_at=now)
+        ).rowcount
+        if not count:
+            raise BadInputError(f"run {run_id}: no task has {'failed' if only_failed else 'ended'}; nothing to try")
+        record(connection, who=who, action="run retry", subject=f"run {run_id} of {run.name}", reason=reason)
+    return int(count)
+
+
+def _open_again(connection: Connection, run: RunRow, *, detail: str) -> bool:
+    statement = (
+        update(runs)
+        .where(runs.c.id == run.id, runs.c.ended_at.is_not(None), runs.c.definition.is_not(None))
+        .values(state=RunState.RUNNING.value, ended_at=None, detail=detail)
+    )
     try:
-        with database.transaction() as connection:
-            opened = connection.execute(
-                update(runs)
-                .where(runs.c.id == run_id, runs.c.ended_at.is_not(None), runs.c.definition.is_not(None))
-                .values(state=RunState.RUNNING.value, ended_at=None, detail=_told("tried again", reason))
-            ).rowcount
-            if not opened:
-                if run.state.open:
-                    raise ConflictError(f"run {run_id} is still open; it tries its tasks again by itself")
-                raise BadInputError(f"run {run_id} was made by a program of its own, which has to try again")
-            count = connection.execute(
-                update(tasks)
-                .where(tasks.c.run_id == run_id, tasks.c.state.in_(states))
-                .values(
-                    state=TaskState.PENDING.value,
-                    tries=0,
-                    not_before=func.clock_timestamp(),
-                    changed_at=func.clock_timestamp(),
-                )
-            ).rowcount
-            if not count:
-                raise BadInputError(f"run {run_id}: no task has {'failed' if only_failed else 'ended'}; nothing to try")
-            record(connection, who=who, action="run retry", subject=f"run {run_id} of {run.name}", reason=reason)
+        return bool(connection.execute(statement).rowcount)
     except IntegrityError as error:
         raise ConflictError(
-            f"run {run_id}: another run of job {run.job} is open; wait for it or set overlap = true"
+            f"run {run.id}: another run of job {run.job} is open; wait for it or set overlap = true"
         ) from error
-    return int(count)
 
 
 def _told(what: str, reason: str | None) -> str:

@@ -15,7 +15,6 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
 from poolsql.durations import format_duration, parse_duration
@@ -29,6 +28,7 @@ from poolsql.scheduling.zones import (
     instants_of,
     latest_wall_clock,
 )
+from poolsql.text import did_you_mean
 
 SHORTEST_PERIOD = timedelta(seconds=1)
 """Of an interval."""
@@ -249,10 +249,8 @@ def parse_schedule(
                 return Every(parse_duration(given, name="schedule every"), anchor or _EPOCH)
             if key == "once":
                 return Once(_moment(given, zone))
-            alike = get_close_matches(str(key), ("every", "once"), n=1)
-            raise BadInputError(
-                f"schedule: {key!r} is no kind of schedule; " + (f"did you mean {alike[0]!r}?" if alike else _FORMS)
-            )
+            remedy = did_you_mean(str(key), ("every", "once")) or f"; {_FORMS}"
+            raise BadInputError(f"schedule: {key!r} is no kind of schedule{remedy}")
         case Mapping():
             raise BadInputError(f"schedule: {dict(value)!r} has {len(value)} keys and must have one; {_FORMS}")
         case _:

@@ -158,7 +158,9 @@ def _rows(database: Database, query: str, *, limit: int | None) -> Iterator[Mapp
                 _check_columns([column.name for column in cursor.description or ()])
                 rows = cursor.fetchall()
         except psycopg.Error as error:
-            if classify(error) is Failure.CONNECTION:
+            # That the transaction only reads is our doing, elsewhere it tells of a failover.
+            writes = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+            if classify(error) is Failure.CONNECTION and not writes:
                 raise  # the database is away, which says nothing about the query
             raise BadInputError(f"targets.query: {_told(error)}") from error
     yield from rows
