@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 import time
+import tomllib
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -243,3 +246,10 @@ def test_a_moment_without_a_zone_is_refused() -> None:
     ):
         with pytest.raises(BadInputError, match="no time zone"):
             ask()
+
+
+def test_what_the_document_shows_is_taken() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+    forms = re.findall(r"^\| `([\"{].*?)` \|", document, re.MULTILINE)
+    schedules = [parse_schedule(tomllib.loads(f"schedule = {form}")["schedule"]) for form in forms]
+    assert {type(schedule) for schedule in schedules} == {Cron, Every, Once}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,9 @@ import pytest
 from poolsql.errors import BadInputError
 from poolsql.scraping.extraction import Field, ValueType, parse_fields
 from poolsql.scraping.numbers import DecimalMark
+from poolsql.scraping.steps import PageSteps
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "extraction.md"
 
 
 def parse(toml: str) -> dict[str, Field]:
@@ -124,3 +129,21 @@ def test_names_that_cannot_be_kept_are_told() -> None:
 def test_no_fields_at_all_are_told(values: object) -> None:
     with pytest.raises(BadInputError, match="write at least one field"):
         parse_fields(values)
+
+
+def test_what_the_document_shows_is_taken() -> None:
+    examples = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    job, steps, handler = (tomllib.loads(example) for example in examples)
+    prices = job["jobs"]["prices"]
+    assert parse_fields(prices.pop("extract")).keys() == {"title", "price", "images"}
+    assert PageSteps.parse(prices).wait_for == "#offers"
+    assert len(PageSteps.parse(steps).click) == 2
+    assert handler.keys() == {"handler"}
+
+
+def test_the_document_names_every_key_and_type() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+    for kind in ValueType:
+        assert f"\n| `{kind.value}` |" in document
+    for key in Field.__dataclass_fields__:
+        assert f"\n| `{key}` |" in document
