@@ -50,8 +50,8 @@ def me(who: str | None = None) -> str:
         return who
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = f"user {os.getuid()}"
+    except (ImportError, KeyError, OSError):  # a container's user without a name; a Windows service
+        user = f"user {os.getuid()}" if sys.platform != "win32" else "unknown user"
     return f"{user}@{process_settings().machine}"
 
 

@@ -35,8 +35,9 @@ _SOCKET_PATH_BYTES = 103
 _SOCKET_PARENTS = ("/tmp", "/var/tmp")  # noqa: S108 - the directory made there is private and has a random name
 _SOCKET_PREFIX = "poolsql-"
 _LOG_BYTES = 10_000_000
-_STOP_LADDER = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
-"""Signals and the seconds that each is given: a clean end, then an end that the next start recovers from."""
+_STOP_LADDER = (("SIGINT", 30.0), ("SIGQUIT", 10.0))
+"""Signals, by name since Windows lacks the second, and the seconds that each is given: a clean end, then an end that
+the next start recovers from."""
 
 _SETTINGS = {
     # fsync, full_page_writes and synchronous_commit keep their defaults, on: a lost commit could lease a profile twice.
@@ -199,7 +200,7 @@ def _signal_until_gone(layout: Layout, descriptor: int) -> bool:
             # Looked for each time: a server that is only just starting has not written its process id yet, and one
             # that was killed leaves children that end by themselves.
             if not signalled and (pid := _living_postmaster(layout)) is not None:
-                os.kill(pid, step)
+                os.kill(pid, signal.Signals[step])
                 signalled = True
             if try_lock(descriptor):
                 return True
