@@ -13,7 +13,7 @@ from poolsql.errors import BadInputError
 LONGEST_SELECTOR = 2000
 """Characters."""
 
-_STRING = re.compile(r"""("|')(?:\\.|(?!\1).)*\1""", re.DOTALL)
+_STRING = re.compile(r"""("|')(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 _FOREIGN = re.compile(r":(?:-soup-)?contains(?:-own)?\(")
 # Browsers have these, soupsieve has not; the second half of each pair decides nothing about the rest of a selector.
 _ONLY_IN_BROWSERS = re.compile(r":(?:invalid|modal|target-current|user-valid|valid)(?![\w(-])")

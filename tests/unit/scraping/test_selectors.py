@@ -53,6 +53,7 @@ def test_what_browsers_take_is_let_through(css: str) -> None:
         ("/html/body", "looks like XPath"),
         ("h1\x00", "holds a NUL"),
         ("a" * 2001, "more than 2,000 characters"),
+        ('[a="' + "\\" * 1501, "no CSS selector"),
     ],
 )
 def test_what_browsers_refuse_is_told_with_its_place(css: object, told: str) -> None:
