@@ -4,16 +4,22 @@
 ARGS =
 tools = sh tools/set_up.sh tools
 
-.PHONY: help demo test lint types check format lock build clean
+.PHONY: help demo test test-all test-pythons lint types check format lock build clean
 
 help: ## list these targets
-	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ' ## ' '/^[a-z-]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: ## show the pool at work: real browsers, an embedded Postgres, pages on this machine
 	@sh demo.sh $(ARGS)
 
 test: ## run the tests (ARGS: options of pytest; JOBS: how many at a time)
 	@sh test.sh $(ARGS)
+
+test-all: ## run the tests, with those that take minutes
+	@SLOW=yes sh test.sh $(ARGS)
+
+test-pythons: ## run the unit tests with each Python from 3.11 on that is installed (PYTHONS: which)
+	@sh tools/test_pythons.sh $(ARGS)
 
 lint: ## look for mistakes, formatting and imports that go up
 	@$(tools)

@@ -24,7 +24,8 @@ _PROFILE_IN_USE = 21
 """Chromium's exit code when another browser, or another host, holds the lock of the directory."""
 _NO_SOCKET = "Failed to create socket directory"
 """What it says before it ends with the same code, because it cannot make the socket that goes with the lock."""
-_NO_SANDBOX = re.compile("no usable sandbox|setuid sandbox", re.IGNORECASE)
+_NO_SANDBOX = re.compile("no usable sandbox|setuid sandbox|sys_chroot|move to new namespace", re.IGNORECASE)
+"""What it says when it ends because the system, or the container, allows no user namespaces."""
 _LAST_LINES = 8
 _LINE_BYTES = 400
 _NOISE = "ERROR:dbus/"
