@@ -68,9 +68,9 @@ class ProfileEntry:
     options: Mapping[str, Any]
 
     @property
-    def name(self) -> str:
+    def identity(self) -> tuple[str, str]:
         """Launcher and key, which make it unique."""
-        return f"{self.launcher}/{self.key}"
+        return self.launcher, self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class JobEntry:
     misfire: Misfire
     misfire_grace: timedelta | None
     wanted_profiles: Sequence[tuple[Path, str]]
-    """Profiles that targets of the list name, with the target's place."""
+    """Profiles that targets of the list name, with the targets' places."""
 
 
 Entry = PoolEntry | LauncherEntry | ProxyEntry | ProfileEntry | HostEntry | JobEntry

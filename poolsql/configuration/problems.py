@@ -53,6 +53,10 @@ class Problems:
         self._locations = locations
         self.found: list[Problem] = []
 
+    def fresh(self) -> Problems:
+        """A collector for the same file, with nothing found yet."""
+        return Problems(self._locations)
+
     def add(self, path: Path, message: str) -> None:
         """Note a problem of the value at a path."""
         where = ".".join(_shown(name) for name in path if isinstance(name, str))

@@ -22,18 +22,18 @@ def read_profiles(tables: Any, problems: Problems) -> list[ProfileEntry]:
         problems.add(("profiles",), "write each profile below a line [[profiles]], in two pairs of brackets")
         return []
     entries: list[ProfileEntry] = []
-    lines: dict[str, int] = {}
+    lines: dict[tuple[str, str], int] = {}
     directories: dict[tuple[str, str], int] = {}
     for number, values in enumerate(tables):
         for entry in _entries(Table(values, ("profiles", number), problems)):
             line = problems.line(entry.path)
-            if entry.name in lines:
+            if entry.identity in lines:
                 problems.add(
                     entry.path,
-                    f"launcher {entry.launcher!r} has a profile {entry.key!r} in line {lines[entry.name]} already",
+                    f"launcher {entry.launcher!r} has a profile {entry.key!r} in line {lines[entry.identity]} already",
                 )
                 continue
-            lines[entry.name] = line
+            lines[entry.identity] = line
             directory = entry.options.get("directory")
             if isinstance(directory, str):
                 place = (entry.launcher, directory)

@@ -21,7 +21,7 @@ from poolsql.leasing.checks import checked_proxy_server, checked_secret
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import LauncherRow
 from poolsql.scraping.targets import parse_target
-from poolsql.settings import Settings, is_secret_reference
+from poolsql.settings import Settings, is_secret_reference, process_settings
 from poolsql.text import did_you_mean
 
 TABLES = ("pools", "launchers", "proxies", "profiles", "hosts", "jobs")
@@ -38,11 +38,11 @@ _CAN_BE_OFF = frozenset(field.name for field in fields(PoolPolicy) if "None" in 
 _DURATIONS = frozenset(field.name for field in fields(PoolPolicy) if "timedelta" in str(field.type))
 
 
-def load_fleet_file(path: FilePath, settings: Settings) -> FleetFile:
+def load_fleet_file(path: FilePath, settings: Settings | None = None) -> FleetFile:
     """Read a fleet.toml.
 
     Args:
-        settings: Of the process that will use it.
+        settings: Of the process that will use it; default: those of this one.
 
     Raises:
         FleetFileError: Something is wrong; all that can be found without the database is told at once.
@@ -53,12 +53,13 @@ def load_fleet_file(path: FilePath, settings: Settings) -> FleetFile:
     return file
 
 
-def read_fleet_file(path: FilePath, settings: Settings) -> FleetFile:
+def read_fleet_file(path: FilePath, settings: Settings | None = None) -> FleetFile:
     """`load_fleet_file` for callers that go on to compare it with the database, and then tell all that is wrong.
 
     Raises:
         FleetFileError: The file cannot be read, or is no TOML.
     """
+    settings = settings or process_settings()
     document, problems = read_document(path)
     for name in document:
         if name not in TABLES:

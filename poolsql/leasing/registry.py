@@ -297,6 +297,11 @@ def set_tags(connection: Connection, profile_id: int, tags: Sequence[str]) -> No
         connection.execute(insert(profile_tags), [{"tag": tag, "profile_id": profile_id} for tag in wanted])
 
 
+def ids_by_name(connection: Connection, table: Table) -> dict[str, int]:
+    """The ids of all pools, launchers or proxies."""
+    return {row.name: row.id for row in connection.execute(select(table.c.name, table.c.id))}
+
+
 def _id_of(connection: Connection, table: Table, name: str, kind: str) -> int:
     found = connection.execute(select(table.c.id).where(table.c.name == clean_text(name))).scalar()
     if found is None:
