@@ -13,14 +13,15 @@ WITH job AS MATERIALIZED (
       AND jobs.removed_at IS NULL
     FOR NO KEY UPDATE
 ), fired AS (
-    INSERT INTO poolsql.runs (name, pool_id, job_id, instant, state, exclusive, definition)
-    SELECT job.name, job.pool_id, job.id, %(instant)s, 'due', NOT job.overlap, job.definition
+    INSERT INTO poolsql.runs (name, pool_id, job_id, instant, state, exclusive, definition, created_at)
+    SELECT job.name, job.pool_id, job.id, %(instant)s, 'due', NOT job.overlap, job.definition, clock_timestamp()
     FROM job
     ON CONFLICT DO NOTHING
     RETURNING runs.id
 ), skipped AS (
-    INSERT INTO poolsql.runs (name, pool_id, job_id, instant, state, detail, ended_at)
-    SELECT job.name, job.pool_id, job.id, %(instant)s, 'skipped', 'the run before was still open', clock_timestamp()
+    INSERT INTO poolsql.runs (name, pool_id, job_id, instant, state, detail, created_at, ended_at)
+    SELECT job.name, job.pool_id, job.id, %(instant)s, 'skipped', 'the run before was still open', clock_timestamp(),
+        clock_timestamp()
     FROM job
     WHERE job.misfire = 'latest' AND NOT EXISTS (SELECT FROM fired)
     ON CONFLICT DO NOTHING

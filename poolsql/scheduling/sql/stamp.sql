@@ -1,7 +1,7 @@
 -- A loop came round, or failed again. Answers whether an operator wants this worker to take on nothing more.
-INSERT INTO poolsql.loop_stamps AS stamp (worker_id, loop, machine, every, failing_since, note)
+INSERT INTO poolsql.loop_stamps AS stamp (worker_id, loop, machine, every, stamped_at, failing_since, note)
 VALUES (
-    %(worker_id)s, %(loop)s, %(machine)s, make_interval(secs => %(every)s::float8),
+    %(worker_id)s, %(loop)s, %(machine)s, make_interval(secs => %(every)s::float8), clock_timestamp(),
     CASE WHEN %(note)s::text IS NOT NULL THEN clock_timestamp() END, %(note)s
 )
 ON CONFLICT (worker_id, loop) DO UPDATE

@@ -99,4 +99,4 @@ class Jobs:
         self.execute("UPDATE poolsql.jobs SET removed_at = now() WHERE name = ANY (:names)", names=self.names)
 
 
-ALL = {"misfire": Misfire.ALL, "misfire_grace": timedelta(days=2)}
+ALL: dict[str, Any] = {"misfire": Misfire.ALL, "misfire_grace": timedelta(days=2)}
