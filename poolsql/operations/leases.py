@@ -144,8 +144,8 @@ def revoke_leases(
             which = leases.c.id.in_(lease_ids)
             live = select(leases.c.id, leases.c.state).where(which)
             ended = select(attempts.c.lease_id, attempts.c.outcome).where(attempts.c.lease_id.in_(lease_ids))
-            states = dict(connection.execute(live).tuples())
-            outcomes = dict(connection.execute(ended).tuples())
+            states = {row.id: row.state for row in connection.execute(live)}
+            outcomes = {row.lease_id: row.outcome for row in connection.execute(ended)}
             unknown = [str(number) for number in lease_ids if number not in states and number not in outcomes]
             if unknown:
                 raise UnknownNameError(f"there is no lease {', '.join(unknown)}; see: poolsql lease list")

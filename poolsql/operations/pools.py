@@ -100,8 +100,12 @@ def leases_left(database: Database, name: str) -> LeasesLeft:
     """
     with database.connect() as connection:
         pool_id = find_pool_id(connection, name)
-        counted = select(leases.c.state, func.count()).where(leases.c.pool_id == pool_id).group_by(leases.c.state)
-        counts: dict[str, int] = dict(connection.execute(counted).tuples())
+        counted = (
+            select(leases.c.state, func.count().label("number"))
+            .where(leases.c.pool_id == pool_id)
+            .group_by(leases.c.state)
+        )
+        counts = {row.state: row.number for row in connection.execute(counted)}
     return LeasesLeft(counts.get(LeaseState.HELD.value, 0), counts.get(LeaseState.RECLAIMING.value, 0))
 
 

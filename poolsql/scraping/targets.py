@@ -86,7 +86,9 @@ def host_name(text: str) -> str:
     # The port that https leaves out is not said of a host either.
     host = parse_target(f"{'https' if text.endswith(':443') else 'http'}://{text}").host
     if text.strip("/").count("/") or "?" in text or "#" in text or "@" in text:
-        raise BadInputError(f"{text!r} is no host; write its name, with a port where it is not the scheme's own")
+        raise BadInputError(
+            f"{_shown(f'//{text}')} is no host; write its name, with a port where it is not the scheme's own"
+        )
     return host
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
 from poolsql.settings import Settings
+from tests.integration.cli.calls import Calls
 from tests.integration.database.clusters import Cluster
 
 
@@ -31,3 +34,15 @@ def opened(settings: Settings) -> Iterator[Callable[[URL], Database]]:
             return database
 
         yield connect
+
+
+@pytest.fixture
+def calls(
+    database_url: URL, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Calls:
+    """The program on the module's database, in an empty directory, on the machine "here"."""
+    monkeypatch.setenv("POOLSQL_DATABASE_URL", database_url.render_as_string(hide_password=False))
+    monkeypatch.setenv("POOLSQL_MACHINE", "here")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
+    monkeypatch.chdir(tmp_path)
+    return Calls(capsys)

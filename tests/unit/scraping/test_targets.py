@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import MAX_URL_LENGTH, origin, parse_target, read_url_file
+from poolsql.scraping.targets import MAX_URL_LENGTH, host_name, origin, parse_target, read_url_file
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,29 @@ def test_files_without_addresses_are_refused(tmp_path: Path, content: bytes, rea
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"gone\.txt: cannot read the file \(No such file"):
         read_url_file(tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("Shop.Example", "shop.example"),
+        ("shop.example.", "shop.example"),
+        ("shop.example:8443", "shop.example:8443"),
+        ("shop.example:80", "shop.example"),
+        ("shop.example:443", "shop.example"),
+        ("https://shop.example:443/page?q=1", "shop.example"),
+        ("http://shop.example:443", "shop.example:443"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("[::1]:8080", "[::1]:8080"),
+        (" 127.1 ", "127.0.0.1"),
+    ],
+)
+def test_a_host_as_people_write_it(text: str, host: str) -> None:
+    assert host_name(text) == host
+
+
+@pytest.mark.parametrize("text", ["", "shop.example/page", "shop.example?q", "shop example", "me:hunter2@shop.example"])
+def test_what_is_no_host(text: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        host_name(text)
+    assert "hunter2" not in str(refused.value)
