@@ -62,7 +62,7 @@ def apply_plan(database: Database, settings: Settings, plan: Plan, *, who: str, 
         current = plan_on(connection, settings, plan.file, prune=plan.prune)
         if current.changes_something:
             _Writer(connection, who).write(current)
-            subject = "; ".join([f"{current.file.path.name}: {current.summary()}", *current.lines()])
+            subject = "; ".join([f"{current.file.path.name}: {current.summary(done=True)}", *current.lines()])
             if len(subject) > _LONGEST_SUBJECT:
                 subject = f"{subject[:_LONGEST_SUBJECT]}…"
             record(connection, who=who, action="apply", subject=subject, reason=reason)

@@ -36,6 +36,13 @@ class Action(StrEnum):
         return {Action.ADD: "+", Action.CHANGE: "~", Action.REMOVE: "-", Action.GONE: "-"}[self]
 
 
+_WORDS = {
+    Action.ADD: ("to add", "added"),
+    Action.CHANGE: ("to change", "changed"),
+    Action.REMOVE: ("to remove", "removed"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One key that changes."""
@@ -121,17 +128,19 @@ class Plan:
                 lines.append(f"{change.action.sign} {alike[group]:,} {change.kind}s of {change.group}{note}")
         return lines
 
-    def summary(self) -> str:
-        """Its counts in one line."""
+    def summary(self, *, done: bool = False) -> str:
+        """Its counts in one line.
+
+        Args:
+            done: It was applied.
+        """
         counts = self.counts
+        gone = f"{counts[Action.GONE]:,} not in the file"
         if not self.changes_something:
-            gone = f"; {counts[Action.GONE]:,} not in the file" if counts[Action.GONE] else ""
-            return f"nothing to change{gone}"
-        words = {Action.ADD: "to add", Action.CHANGE: "to change", Action.REMOVE: "to remove"}
-        told = [f"{counts[action]:,} {word}" for action, word in words.items() if counts[action]]
-        if counts[Action.GONE]:
-            told.append(f"{counts[Action.GONE]:,} not in the file")
-        return ", ".join(told)
+            return f"nothing to change; {gone}" if counts[Action.GONE] else "nothing to change"
+        told = [f"{counts[action]:,} {after if done else before}" for action, (before, after) in _WORDS.items()]
+        told = [text for text in told if not text.startswith("0 ")]
+        return ", ".join([*told, gone] if counts[Action.GONE] else told)
 
 
 def _alike(change: Change) -> tuple[str, ...]:
