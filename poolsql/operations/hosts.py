@@ -90,7 +90,8 @@ def pause_host(database: Database, host: str, *, how_long: Duration, who: str, r
                 set_=values,
                 where=hosts.c.paused_until.is_(None) | (hosts.c.paused_until < until),
             )
-        ).rowcount
+            .returning(hosts.c.name)
+        ).scalar()
         if changed:
             audit.record(connection, who=who, action="host pause", subject=name, reason=reason)
         (line,) = _hosts(connection, name)
@@ -110,7 +111,8 @@ def stop_host(database: Database, host: str, *, who: str, reason: str | None = N
             upsert(hosts)
             .values(name=name, **values)
             .on_conflict_do_update(index_elements=["name"], set_=values, where=hosts.c.stopped_at.is_(None))
-        ).rowcount
+            .returning(hosts.c.name)
+        ).scalar()
         if changed:
             audit.record(connection, who=who, action="host stop", subject=name, reason=reason)
         (line,) = _hosts(connection, name)

@@ -37,15 +37,11 @@ class JobLine:
 
 def list_job_lines(database: Database) -> list[JobLine]:
     """All jobs by name."""
-    newest = (
-        select(runs.c.job_id, runs.c.id, runs.c.state).distinct(runs.c.job_id).order_by(runs.c.job_id, runs.c.id.desc())
-    )
+    newest = select(func.max(runs.c.id)).where(runs.c.job_id.is_not(None)).group_by(runs.c.job_id)
+    query = select(runs.c.job_id, runs.c.id, runs.c.state).where(runs.c.id.in_(newest))
     with database.connect() as connection:
         now = connection.execute(select(func.clock_timestamp())).scalar_one()
-        last = {
-            row.job_id: (row.id, RunState(row.state))
-            for row in connection.execute(newest.where(runs.c.job_id.is_not(None)))
-        }
+        last = {row.job_id: (row.id, RunState(row.state)) for row in connection.execute(query)}
     return [_line(job, now, *last.get(job.id, (None, None))) for job in list_jobs(database)]
 
 

@@ -34,8 +34,8 @@ STORED = {
     ),
     "retired": (
         (
-            "UPDATE poolsql.profiles SET state = 'retired', state_reason = 'used 5 times', state_changed_by = 'poolsql', "
-            "state_changed_at = clock_timestamp() - interval '3 days' WHERE id = :profile"
+            "UPDATE poolsql.profiles SET state = 'retired', state_reason = 'used 5 times', "
+            "state_changed_by = 'poolsql', state_changed_at = clock_timestamp() - interval '3 days' WHERE id = :profile"
         ),
         "retired 3d ago by poolsql: used 5 times",
         False,
@@ -66,8 +66,8 @@ STORED = {
     ),
     "cooling": (
         (
-            f"UPDATE poolsql.profiles SET available_at = {HOUR}, waits_for = 'cooldown', last_outcome = 'session_lost', "
-            "needs_person_since = clock_timestamp() WHERE id = :profile"
+            f"UPDATE poolsql.profiles SET available_at = {HOUR}, waits_for = 'cooldown', "
+            "last_outcome = 'session_lost', needs_person_since = clock_timestamp() WHERE id = :profile"
         ),
         "cooling after session_lost, back in 1h; its login is gone and needs a person",
         True,
