@@ -15,7 +15,8 @@ from poolsql.leasing.outcomes import Outcome
 from poolsql.logs import configure_logging
 from poolsql.scraping.extraction import Field, extract
 from poolsql.scraping.retries import RetryPolicy
-from poolsql.scraping.runner import Runner, RunnerOptions
+from poolsql.scraping.runner import Runner
+from poolsql.scraping.runner_options import RunnerOptions
 from poolsql.scraping.tasks import Task
 
 _HEADING = Field("h1, h2, h3, h4, h5, h6", required=False)

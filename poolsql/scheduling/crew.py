@@ -18,7 +18,8 @@ from poolsql.fleet.fleet import Fleet
 from poolsql.fleet.threads import Threads
 from poolsql.scheduling.browser_limit import BrowserLimit
 from poolsql.scheduling.definitions import JobDefinition
-from poolsql.scraping.runner import DriverLostError, Runner, RunnerOptions
+from poolsql.scraping.runner import DriverLostError, Runner
+from poolsql.scraping.runner_options import RunnerOptions
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +76,12 @@ class Crew:
         while not self._finishing.is_set():
             try:
                 async with async_playwright() as playwright:
-                    await self._look_for_runs(playwright)
+                    try:
+                        await self._look_for_runs(playwright)
+                    finally:
+                        await self._end_works()
             except DriverLostError as error:
                 log.warning("%s; starting another", error)
-            finally:
-                await self._end_works()
 
     async def _look_for_runs(self, playwright: Playwright) -> None:
         while True:

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Playwright, async_playwright
@@ -26,11 +25,10 @@ from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
 from poolsql.scraping.pacing import Slot, claim_slot, default_delay, still_granted
-from poolsql.scraping.retries import RetryPolicy
 from poolsql.scraping.robots import RobotsAccess
 from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
+from poolsql.scraping.runner_options import RunnerOptions
 from poolsql.scraping.states import TaskState
-from poolsql.scraping.steps import DEFAULT_WAIT_UNTIL, WaitUntil
 from poolsql.scraping.targets import origin
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler, Seen, visit
@@ -51,31 +49,6 @@ DRIVER_ANSWERS_WITHIN = 10.0
 
 class DriverLostError(PoolsqlError):
     """Playwright's driver process has ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerOptions:
-    """How one process works on a run."""
-
-    concurrency: int = 1
-    """Browsers at once."""
-    task_timeout: float = 60.0
-    """Seconds for loading a page and handling it."""
-    profile_wait: float = 30.0
-    """Seconds that a claimed task waits for a profile before others may have it."""
-    retries: RetryPolicy = field(default_factory=RetryPolicy)
-    page_rules: Mapping[str, Outcome] = field(default_factory=dict)
-    """Selectors whose visible elements mean an outcome on these sites, such as a login form `session_lost`."""
-    wait_until: WaitUntil = DEFAULT_WAIT_UNTIL
-    """How far a page has to be loaded before it is judged."""
-    launch: Mapping[str, Any] = field(default_factory=dict)
-    """Launcher options for these browsers; they win over the profile's own."""
-    at_once: int | None = None
-    """Tasks of the run that all workers together may be busy with; None: any number."""
-    upkeep_every: float = 2.0
-    """Seconds between two rounds of reaping and of returning tasks of lost workers."""
-    reaps: bool = True
-    """False: somebody else in this process reaps."""
 
 
 class Runner:
@@ -112,8 +85,9 @@ class Runner:
         self._hands: list[asyncio.Task[None]] = []
         self._busy: set[asyncio.Task[None]] = set()
         self._finishing = False
-        # When asking for a task makes sense again, on the loop's clock: one of the hands asks for all.
-        self._ask_at = 0.0
+        self._over = False
+        # One hand asks for all: where it finds nothing, the others would not either.
+        self._asking = asyncio.Lock()
 
     async def run(self, playwright: Playwright | None = None) -> None:
         """Work until the run is over.
@@ -190,19 +164,9 @@ class Runner:
         return tasks.return_orphans(self._database, self._run_id)
 
     async def _work(self, playwright: Playwright) -> None:
-        clock = asyncio.get_running_loop().time
-        while not self._finishing:
+        while not self._finishing and not self._over:
             try:
-                await asyncio.sleep(max(0.0, self._ask_at - clock()))
-                if await self._try_next(playwright):
-                    self._ask_at = 0.0
-                    continue
-                progress = await self._call(lambda: tasks.run_progress(self._database, self._run_id))
-                if progress.over:
-                    return
-                soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
-                # Spread, so that workers of several processes do not ask together.
-                self._ask_at = clock() + soon * random.uniform(0.8, 1.0)  # noqa: S311
+                await self._try_next(playwright)
             except DatabaseError as error:
                 if _is_cancelled():
                     raise asyncio.CancelledError from error
@@ -210,14 +174,20 @@ class Runner:
                 log.warning("the database failed, trying again: %s", error)
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - spreads the workers
 
-    async def _try_next(self, playwright: Playwright) -> bool:
-        """Claim a task and try it; False when none may be tried now."""
+    async def _try_next(self, playwright: Playwright) -> None:
+        """Claim the next task, when there is a seat and one may be tried, and try it."""
         hand = asyncio.current_task()
         assert hand is not None  # noqa: S101 - a coroutine that runs belongs to a task
-        async with self._seat():
-            task = await self._claim()
-            if task is None:
-                return False
+        async with contextlib.AsyncExitStack() as seated:
+            async with self._asking:
+                if self._over:
+                    return
+                await seated.enter_async_context(self._seat())
+                task = await self._claim()
+                if task is None:
+                    await seated.aclose()
+                    await self._wait_for_tasks()
+                    return
             self._claimed[task.id] = task
             self._busy.add(hand)
             try:
@@ -225,7 +195,15 @@ class Runner:
             finally:
                 self._busy.discard(hand)
                 self._claimed.pop(task.id, None)
-            return True
+
+    async def _wait_for_tasks(self) -> None:
+        """Wait until asking for a task makes sense again, or find that nothing is left to wait for."""
+        progress = await self._call(lambda: tasks.run_progress(self._database, self._run_id))
+        self._over = progress.over
+        if not self._over:
+            soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
+            # Spread, so that workers of several processes do not ask together.
+            await asyncio.sleep(soon * random.uniform(0.8, 1.0))  # noqa: S311
 
     async def _claim(self) -> Task | None:
         return await self._threads.run(

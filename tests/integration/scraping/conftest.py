@@ -22,7 +22,8 @@ from poolsql.fleet.pool import Pool
 from poolsql.fleet.session import AsyncSession
 from poolsql.scraping import tasks
 from poolsql.scraping.extraction import Field, extract
-from poolsql.scraping.runner import Runner, RunnerOptions
+from poolsql.scraping.runner import Runner
+from poolsql.scraping.runner_options import RunnerOptions
 from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler
