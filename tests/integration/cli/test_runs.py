@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,7 +61,6 @@ def test_runs_are_listed_and_shown_with_their_tasks(calls: Calls, jobs: Jobs) ->
 def test_watching_a_run_ends_with_it(
     calls: Calls,
     jobs: Jobs,
-    threads: ThreadPoolExecutor,
     monkeypatch: pytest.MonkeyPatch,
     state: str,
     code: int,
@@ -79,7 +78,7 @@ def test_watching_a_run_ends_with_it(
         if len(looks) == 4:
             end(jobs, run_id, state)
 
-    monkeypatch.setattr(run_commands.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(run_commands, "TELL_EVERY", 0.0)
     watched = calls("run", "watch", run_id)
     assert (watched.code, watched.errors) == (code, "")

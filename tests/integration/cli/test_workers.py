@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -25,7 +26,7 @@ def new_worker(desk: Desk, *, machine: str = "here", pid: int | None = None, mar
     return worker
 
 
-def listed(calls: Calls) -> dict[str, dict[str, object]]:
+def listed(calls: Calls) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in calls("worker", "list", "--json").json}
 
 
@@ -41,7 +42,7 @@ def test_workers_are_listed_with_their_leases_and_loops(calls: Calls, new_desk: 
     told = listed(calls)
     assert told[str(mine.id)]["alive"] is True
     assert told[str(far.id)]["alive"] is None
-    (loop,) = told[str(mine.id)]["loops"]  # type: ignore[misc]
+    (loop,) = told[str(mine.id)]["loops"]
     assert (loop["loop"], loop["every"], round(loop["age"] / 60)) == ("reaper", 5.0, 3)
     # Its process is not this one, as its mark says, but its lease is still to be taken back.
     holder = told[str(desk.worker.id)]
