@@ -6,9 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.launchers.rest.templates import JsonTemplate, Template, as_text
+from poolsql.launchers.rest.templates import JsonTemplate, Template, Value, as_text
 
-VALUES = {"id": "a/b c", "headless": False, "port": 9222, "ratio": 1.5}
+VALUES: dict[str, Value] = {"id": "a/b c", "headless": False, "port": 9222, "ratio": 1.5}
 
 
 @pytest.mark.parametrize(
