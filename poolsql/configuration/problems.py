@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -9,6 +10,9 @@ from pathlib import Path as FilePath
 from poolsql.configuration.locations import Locations, Path
 from poolsql.errors import BadInputError
 from poolsql.redaction import redact
+
+_NAMED = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)(: |(?![\w-]))")
+"""What a problem begins with when it begins with its key."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,15 +69,17 @@ class Problems:
     def add_told(self, table: Path, keys: Iterable[str], message: str) -> None:
         """Note what a check of a whole table said: problems joined by semicolons, many of which begin with their key.
 
-        Each gets the place of its key; one that begins with none belongs to the one before, or to the table.
+        Each gets the place of its key: a word with a colon, or one of `keys`. One that begins with none belongs to the
+        one before, or to the table.
         """
-        known = sorted(keys, key=len, reverse=True)
+        known = {*keys}
         pieces: list[tuple[Path, str]] = []
         for piece in message.split("; "):
-            key = next((key for key in known if piece == key or _begins_with(piece, key)), None)
-            if key is not None:
-                told = piece[len(key) :]
-                pieces.append(((*table, key), told.removeprefix(":").strip() if told.startswith(":") else piece))
+            named = _NAMED.match(piece)
+            if named is not None and named[2]:
+                pieces.append(((*table, *named[1].split(".")), piece[named.end() :]))
+            elif named is not None and named[1] in known:
+                pieces.append(((*table, named[1]), piece))
             elif pieces:
                 path, before = pieces.pop()
                 pieces.append((path, f"{before}; {piece}"))
@@ -89,7 +95,3 @@ class Problems:
 
 def _shown(name: str) -> str:
     return name if name and not {".", " ", '"'} & set(name) else f'"{name}"'
-
-
-def _begins_with(text: str, key: str) -> bool:
-    return text.startswith(key) and not (text[len(key)].isalnum() or text[len(key)] in "_-")
