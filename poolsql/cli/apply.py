@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -57,12 +57,12 @@ def apply_command(
             if not dry_run:
                 planned = apply_plan(database, settings, planned, who=me(who), reason=reason)
     except FleetFileError as error:
-        _refuse(error, as_json=as_json)
+        refuse(error, as_json=as_json)
     except DatabaseUnavailableError:
         # What is wrong in the file is of more use, and can be mended meanwhile.
         if read is None or not read.problems:
             raise
-        _refuse(FleetFileError(file, read.problems), as_json=as_json)
+        refuse(FleetFileError(file, read.problems), as_json=as_json)
     else:
         _tell(planned, done=not dry_run, as_json=as_json)
 
@@ -94,7 +94,8 @@ def show(
     output.print_rows(setting_rows(process_settings()), columns, as_json=as_json, none="no settings")
 
 
-def _refuse(error: FleetFileError, *, as_json: bool) -> None:
+def refuse(error: FleetFileError, *, as_json: bool = False) -> NoReturn:
+    """Print what is wrong with a file and end the program."""
     if as_json:
         output.print_json({"applied": False, "problems": list(error.problems)})
     else:

@@ -1,21 +1,23 @@
 """``poolsql daemon`` and ``poolsql healthcheck``."""
 
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs, so that help and the others start fast
+
 from __future__ import annotations
 
-import json
 import logging
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poolsql.database.opening import open_database
-from poolsql.durations import parse_duration
-from poolsql.errors import DatabaseUnavailableError, SchemaMismatchError
-from poolsql.fleet.fleet import Fleet, connect
-from poolsql.settings import process_settings
+from poolsql.cli import output
+from poolsql.cli.asking import AsJson, fleet_database, me
+
+if TYPE_CHECKING:
+    from poolsql.configuration.entries import FleetFile
+    from poolsql.fleet.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
@@ -39,46 +41,60 @@ def daemon(
 
     Any number of daemons can share a database. A second signal stops the browsers at once.
     """
-    from poolsql.scheduling.daemon import Daemon, DaemonOptions  # noqa: PLC0415 - brings Playwright and APScheduler
+    from poolsql.configuration.problems import FleetFileError
+    from poolsql.configuration.reading import load_fleet_file
+    from poolsql.durations import parse_duration
+    from poolsql.scheduling.daemon import Daemon, DaemonOptions
 
     options = DaemonOptions(max_browsers=max_browsers, grace=parse_duration(grace, name="--grace").total_seconds())
-    file = None
-    if fleet is not None:
-        from poolsql.configuration.reading import load_fleet_file  # noqa: PLC0415 - only this option needs it
+    try:
+        file = load_fleet_file(fleet) if fleet is not None else None
+        with _connect() as connected:
+            if file is not None:
+                _apply(connected, file)
+            Daemon(connected, options).run()
+    except FleetFileError as error:
+        from poolsql.cli.apply import refuse
 
-        file = load_fleet_file(fleet)
-    with _connect() as connected:
-        if file is not None:
-            raise NotImplementedError  # apply
-        Daemon(connected, options).run()
+        refuse(error)
 
 
 def healthcheck(
+    *,
     everywhere: Annotated[
         bool, typer.Option("--all", help="Look at the daemons of all machines, not only at those of this one.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say whether the daemons of this machine are well.
 
     Exit code 0: they are; 1: there is none, or one of their loops hangs or fails; 3: the database cannot be reached.
     """
-    settings = process_settings()
-    from poolsql.scheduling.health import check_health  # noqa: PLC0415 - its neighbours bring Playwright
+    from poolsql.scheduling.health import check_health
+    from poolsql.settings import process_settings
 
-    with open_database(settings) as database:
-        database.patience = 0.0
-        health = check_health(database, machine=None if everywhere else settings.machine)
+    with fleet_database() as database:
+        health = check_health(database, machine=None if everywhere else process_settings().machine)
     if as_json:
-        typer.echo(json.dumps({"ok": health.ok, **asdict(health)}, default=str))
+        output.print_json({"ok": health.ok, **asdict(health)})
     else:
         for problem in health.problems:
-            typer.echo(problem, err=True)
+            output.note(problem)
         if health.ok:
-            daemons = len({loop.worker_id for loop in health.loops})
-            typer.echo(f"{daemons} {'daemon is' if daemons == 1 else 'daemons are'} well")
+            count = len({loop.worker_id for loop in health.loops})
+            output.say(f"{count} {'daemon is' if count == 1 else 'daemons are'} well")
     if not health.ok:
         raise typer.Exit(1)
+
+
+def _apply(fleet: Fleet, file: FleetFile) -> None:
+    from poolsql.configuration.applying import apply_plan
+    from poolsql.configuration.planning import plan
+
+    planned = plan(fleet.database, fleet.settings, file)
+    done = apply_plan(fleet.database, fleet.settings, planned, who=me(), reason="daemon --fleet")
+    for line in [*done.lines(), *done.notes, done.summary(done=True)]:
+        log.info("%s", line)
 
 
 def _connect() -> Fleet:
@@ -87,6 +103,9 @@ def _connect() -> Fleet:
     Raises:
         SchemaMismatchError: Its tables do not fit this code; waiting would not help.
     """
+    from poolsql.errors import DatabaseUnavailableError, SchemaMismatchError
+    from poolsql.fleet.fleet import connect
+
     while True:
         try:
             return connect()

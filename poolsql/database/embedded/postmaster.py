@@ -140,7 +140,7 @@ def start_postmaster(
     finally:
         # Whoever stops the server, its entry in the process table goes when it ends, not when we do.
         threading.Thread(target=process.wait, name="poolsql-embedded-server", daemon=True).start()
-    log.info("embedded server started in %s (process %d)", layout.directory, process.pid)
+    log.debug("embedded server started in %s (process %d)", layout.directory, process.pid)
     return url
 
 
@@ -161,7 +161,7 @@ def stop_postmaster(layout: Layout) -> None:
             )
         if found is not None and _is_ours(layout, found.socket_directory):
             shutil.rmtree(found.socket_directory, ignore_errors=True)
-    log.info("embedded server in %s stopped", layout.directory)
+    log.debug("embedded server in %s stopped", layout.directory)
 
 
 def log_end(layout: Layout, start: int = 0) -> str:
