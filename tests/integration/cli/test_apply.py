@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,7 @@ def data_dir() -> Iterator[Path]:
     directory = Path(tempfile.gettempdir()) / f"poolsql-tests-{uuid4().hex[:12]}"
     yield directory
     stop_embedded_server(default_directory(directory))
+    shutil.rmtree(directory)
 
 
 def test_a_file_is_applied_once(calls: Calls, file: Path, database: Database) -> None:
@@ -147,7 +149,7 @@ def test_the_embedded_server_is_brought_up_and_written_to(
     monkeypatch.delenv("POOLSQL_DATABASE_URL")
     monkeypatch.setenv("POOLSQL_DATA_DIR", str(data_dir))
     assert calls("apply", file).out.splitlines()[-1] == "4 added"
-    assert calls("apply", file).line == "nothing to change"
+    assert calls("apply", file).out == "nothing to change\n"
 
 
 def test_a_fleet_can_be_written_down_and_applied(calls: Calls, file: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_new_fleet_is_written_whole(declared: Declared) -> None:
     assert job.definition == {"targets": {"list": ["https://shop.example/p/1"]}, "extract": {"title": "h1"}}
     audited = declared.one("SELECT who, action, subject, reason FROM poolsql.audit")
     assert (audited.who, audited.action, audited.reason) == ("ann@here", "apply", "first")
-    assert audited.subject.startswith("fleet.toml: 8 to add; + pool shop; + launcher chromium;")
+    assert audited.subject.startswith("fleet.toml: 8 added; + pool shop; + launcher chromium;")
 
 
 def test_applying_twice_changes_no_row(declared: Declared) -> None:

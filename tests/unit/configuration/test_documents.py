@@ -1,0 +1,63 @@
+"""The reference of fleet.toml names every key with its default, and the example is right."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import poolsql
+from poolsql.configuration.job_reading import JOB_KEYS
+from poolsql.configuration.profile_reading import PROFILE_KEYS
+from poolsql.configuration.reading import HOST_KEYS, LAUNCHER_KEYS, POOL_KEYS, PROXY_KEYS, TABLES, read_fleet_file
+from poolsql.durations import parse_duration
+from poolsql.launchers.local.command import LocalOptions
+from poolsql.leasing.policy import PoolPolicy
+from poolsql.settings import load_settings
+
+ROOT = Path(poolsql.__file__).parents[1]
+LOCAL_KEYS = tuple(field.name for field in fields(LocalOptions))
+REST_KEYS = ("preset", "base_url", "token")
+
+
+def rows(section: str) -> dict[str, str]:
+    """Keys and defaults of a section of the reference."""
+    text = (ROOT / "docs" / "fleet-toml.md").read_text()
+    (body,) = re.findall(rf"^## {section}\n(.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \| ", body, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("section", "keys"),
+    [
+        ("pools", POOL_KEYS),
+        ("launchers", (*LAUNCHER_KEYS, *LOCAL_KEYS, *REST_KEYS)),
+        ("proxies", PROXY_KEYS),
+        ("profiles", PROFILE_KEYS),
+        ("hosts", HOST_KEYS),
+        ("jobs", JOB_KEYS),
+    ],
+    ids=TABLES,
+)
+def test_the_reference_has_every_key(section: str, keys: tuple[str, ...]) -> None:
+    assert sorted(rows(section)) == sorted(keys)
+
+
+@pytest.mark.parametrize("field", fields(PoolPolicy), ids=lambda field: field.name)
+def test_the_reference_has_the_defaults_of_a_pool(field: Any) -> None:
+    told = rows("pools")[field.name]
+    if field.default is None:
+        assert told == "off"
+    elif "timedelta" in field.type:
+        assert parse_duration(told.split(",")[0].strip('`"')) == field.default
+    else:
+        assert told.split(",")[0] == f"`{field.default}`"
+
+
+def test_the_example_is_right() -> None:
+    file = read_fleet_file(ROOT / "examples" / "fleet.toml", load_settings())
+    assert file.problems == []
+    assert (len(file.profiles), sorted(file.jobs)) == (4, ["by-hand", "prices"])
