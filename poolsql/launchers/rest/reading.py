@@ -101,16 +101,17 @@ class _Reader:
 
     def _token(self, token: object, headers: Iterable[Header]) -> str | None:
         users = [header.name for header in headers if header.template and TOKEN in header.template.names]
+        # Without a colon behind the word: what stands there is hidden wherever the message is written.
         if token is None:
             if users:
-                self.problems.append(f"token: header {users[0]} needs it; give it {_BY_REFERENCE}")
+                self.problems.append(f"token is missing, and header {users[0]} needs it: give it {_BY_REFERENCE}")
             return None
         # What is no reference may be the token itself, so the message never repeats it.
         if not isinstance(token, str) or not is_secret_reference(token):
-            self.problems.append(f"token: is given {_BY_REFERENCE}")
+            self.problems.append(f"token is given {_BY_REFERENCE}")
             return None
         if not users:
-            self.problems.append('token: no header uses it; write one such as Authorization = "Bearer {token}"')
+            self.problems.append('token is used by no header, write one such as Authorization = "Bearer {token}"')
         return token
 
     def _headers(self, given: object) -> tuple[Header, ...]:

@@ -114,8 +114,8 @@ def test_own_values_win_over_the_preset_and_leave_the_rest_of_it() -> None:
         ({"headers": {"X": 3}}, "headers.X: must be a text of one line"),
         ({"headers": {"X": "{"}}, "headers.X: a brace"),
         ({"headers": {"X": "{id}"}}, "headers.X: {id} may stand in a path or a body only"),
-        ({"headers": {"X": "{token}"}}, "token: header X needs it"),
-        ({"token": "env:T"}, "token: no header uses it"),
+        ({"headers": {"X": "{token}"}}, "token is missing, and header X needs it"),
+        ({"token": "env:T"}, "token is used by no header"),
         ({"start": None}, "start: missing"),
         ({"start": "POST"}, "start: must be a table"),
         ({"start": {**OWN["start"], "methd": "GET"}}, "start.methd: unknown; did you mean 'method'?"),
@@ -165,7 +165,7 @@ def test_headless_is_refused_where_the_api_does_not_know_it() -> None:
 
 def test_all_problems_are_told_at_once() -> None:
     told = problems({**PRESET, "token": "plain", "hedless": 1, "start_timeout": -1})
-    for problem in ("token: ", "hedless: ", "start_timeout: "):
+    for problem in ("token is given ", "hedless: ", "start_timeout: "):
         assert problem in told
 
 
