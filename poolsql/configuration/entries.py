@@ -13,7 +13,8 @@ from poolsql.leasing.policy import PoolPolicy
 
 if TYPE_CHECKING:
     from poolsql.configuration.problems import Problem, Problems
-    from poolsql.scheduling.definitions import JobDefinition, Misfire
+    from poolsql.scheduling.definitions import JobDefinition
+    from poolsql.scheduling.misfires import Misfire
     from poolsql.scheduling.schedules import Schedule
 
 

@@ -12,7 +12,8 @@ from poolsql.configuration.locations import Path
 from poolsql.configuration.problems import Problems
 from poolsql.configuration.tables import Table
 from poolsql.errors import BadInputError
-from poolsql.scheduling.definitions import JobDefinition, Misfire
+from poolsql.scheduling.definitions import JobDefinition
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import Schedule, parse_schedule
 from poolsql.scheduling.zones import find_zone
 from poolsql.scraping.steps import PageSteps

@@ -18,7 +18,7 @@ from poolsql.durations import format_duration, parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.states import ProfileState
-from poolsql.scheduling.definitions import Misfire
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.targets import TargetSource
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ARRAY, Connection, Text, any_, func, literal, or_, select
 from poolsql.database.tables import hosts, jobs, launchers, pools, profiles, proxies
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.states import ProfileState
-from poolsql.scheduling.definitions import Misfire
+from poolsql.scheduling.misfires import Misfire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

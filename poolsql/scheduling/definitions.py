@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,15 +25,6 @@ MOST_BROWSERS = 1000
 
 LONGEST_TASK = 24 * 3600.0
 """Seconds, a day: longer time-outs are a slip of the pen."""
-
-
-class Misfire(StrEnum):
-    """What happens to instants that no daemon was there for, or whose job still had a run open."""
-
-    LATEST = "latest"
-    """The latest that was missed fires late, earlier ones are dropped; one that falls into an open run is skipped."""
-    ALL = "all"
-    """All that are not older than the grace fire, in order, each when the one before has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

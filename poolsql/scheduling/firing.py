@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.errors import BadInputError
-from poolsql.scheduling.definitions import Misfire
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import Schedule, schedule_from_json
 
 log = logging.getLogger(__name__)

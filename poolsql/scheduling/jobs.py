@@ -15,7 +15,7 @@ from poolsql.database.tables import jobs, pools, runs
 from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing.audit import record
 from poolsql.leasing.checks import checked_name
-from poolsql.scheduling.definitions import Misfire
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import Schedule, schedule_from_json
 from poolsql.scraping.states import RunState
 from poolsql.text import clean_text, did_you_mean

@@ -12,8 +12,8 @@ from poolsql.configuration.showing import fleet_toml
 from poolsql.leasing import registry
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.operations.importing import import_profiles
-from poolsql.scheduling.definitions import Misfire
 from poolsql.scheduling.jobs import define_job
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import parse_schedule
 from tests.integration.configuration.conftest import Declared
 from tests.integration.configuration.test_apply import SHOP

@@ -11,8 +11,8 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from poolsql.database.engine import Database
-from poolsql.scheduling.definitions import Misfire
 from poolsql.scheduling.jobs import define_job
+from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import parse_schedule
 from tests.fixtures.fleets import Desk
 
