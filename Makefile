@@ -4,7 +4,7 @@
 ARGS =
 tools = sh tools/set_up.sh tools
 
-.PHONY: help demo test test-all test-pythons lint types check format lock build clean
+.PHONY: help demo test lint types check format docs lock build clean
 
 help: ## list these targets
 	@awk -F ' ## ' '/^[a-z-]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ format: ## format the code and mend what can be mended by itself
 	@$(tools)
 	.venv/bin/ruff check --fix-only .
 	.venv/bin/ruff format .
+
+docs: ## write docs/cli.md from the program
+	@$(tools)
+	.venv/bin/python -m poolsql.cli.reference docs/cli.md
 
 lock: ## renew the lock files from pyproject.toml (ARGS=--upgrade: newest versions)
 	@sh tools/lock.sh $(ARGS)

@@ -47,7 +47,9 @@ def list_(
     profile: Annotated[
         str | None, typer.Option("--profile", help="Only those of this profile.", metavar="PROFILE")
     ] = None,
-    outcome: Annotated[Outcome | None, typer.Option("--outcome", help="Only those that ended so.")] = None,
+    outcome: Annotated[
+        Outcome | None, typer.Option("--outcome", help="Only those that ended so, such as blocked.", metavar="OUTCOME")
+    ] = None,
     host: Annotated[
         str | None, typer.Option("--host", help="Only those whose worst visit was to this host.", metavar="HOST")
     ] = None,

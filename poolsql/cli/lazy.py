@@ -21,6 +21,12 @@ class Place:
 
 
 COMMANDS: Mapping[str, Place] = {
+    "apply": Place(
+        "poolsql.cli.apply",
+        "apply_command",
+        "Make the database say what a fleet.toml says; all that is wrong with the file is told first, by its lines.",
+    ),
+    "config": Place("poolsql.cli.apply", "config_app", "Settings of this process, and the fleet as a file."),
     "pool": Place("poolsql.cli.pool", "app", "How pools stand; pausing and draining them."),
     "profile": Place("poolsql.cli.profile", "app", "Profiles: why they are not offered; taking them out and in."),
     "lease": Place("poolsql.cli.lease", "app", "Who has which profile; taking leases back."),
