@@ -4,7 +4,7 @@
 ARGS =
 tools = sh tools/set_up.sh tools
 
-.PHONY: help demo test lint types check format docs lock build clean
+.PHONY: help demo test test-all test-pythons lint types check format docs lock build clean
 
 help: ## list these targets
 	@awk -F ' ## ' '/^[a-z-]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-13s %s\n", $$1, $$2 }' Makefile
