@@ -32,6 +32,7 @@ ARG EXTRA_PACKAGES=""
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         chromium fonts-liberation fonts-noto-color-emoji libatomic1 tini ${EXTRA_PACKAGES} \
+    && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 
 # The same number everywhere, so that the volume's owner stays the same from image to image.
