@@ -60,11 +60,6 @@ class Crew:
         self._not_before: dict[int, float] = {}
         self._finishing = asyncio.Event()
 
-    @property
-    def runs(self) -> list[int]:
-        """Runs that are being worked on here."""
-        return sorted(self._works)
-
     def finish(self) -> None:
         """Take on nothing more; `work` returns when what is under way has ended. To be called on its loop."""
         self._finishing.set()

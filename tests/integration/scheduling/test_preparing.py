@@ -13,6 +13,7 @@ import pytest
 
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 from poolsql.leasing import registry
+from poolsql.scheduling.firing import Firing
 from poolsql.scheduling.jobs import fire_by_hand
 from poolsql.scheduling.preparing import LEFT_TO_OTHERS, prepare_runs
 from poolsql.scheduling.targets import TargetSource, check_query, read_targets
@@ -164,16 +165,24 @@ def test_a_job_of_fleet_toml_visits_declared_hosts_only(prepared: Any, jobs: Job
 def test_a_run_of_a_daemon_that_died_is_prepared_by_another_once(
     jobs: Jobs, clock: MovedClock, threads: ThreadPoolExecutor
 ) -> None:
-    clock.set(datetime.now(UTC), rate=1)
-    name = jobs.define(None, created=NOON, targets={"list": ["https://a.test/1", "https://a.test/2"]})
-    run_id = fire_by_hand(clock.database, name, who="test")
+    name = jobs.define({"every": "1h"}, created=NOON, targets={"list": ["https://a.test/1", "https://a.test/2"]})
+    clock.set(NOON + timedelta(hours=1))
+    (fired,) = Firing(clock.database).fire_due()
+    assert fired.run_id is not None
     prepare_runs(clock.database)
-    assert jobs.tasks(run_id) == [], "for a while it is left to who fired it"
-    clock.set(datetime.now(UTC) + timedelta(seconds=LEFT_TO_OTHERS + 5), rate=1)
+    assert jobs.tasks(fired.run_id) == [], "for a while it is left to who fired it"
+    clock.set(NOON + timedelta(hours=1, seconds=LEFT_TO_OTHERS + 1))
     for done in [threads.submit(prepare_runs, clock.database) for _ in range(8)]:
         done.result()
-    assert len(jobs.tasks(run_id)) == 2
+    assert len(jobs.tasks(fired.run_id)) == 2
     assert jobs.runs(name)[0].state == "running"
+
+
+def test_a_run_that_was_fired_by_hand_is_prepared_by_whoever_sees_it(jobs: Jobs, clock: MovedClock) -> None:
+    name = jobs.define(None, targets={"list": ["https://a.test/1"]})
+    run_id = fire_by_hand(clock.database, name, who="test")
+    prepare_runs(clock.database)
+    assert len(jobs.tasks(run_id)) == 1
 
 
 def test_a_run_that_was_cancelled_before_gets_no_tasks(jobs: Jobs, clock: MovedClock) -> None:
