@@ -82,14 +82,17 @@ class _Writer:
 
     def write(self, plan: Plan) -> None:
         """Write them: what others refer to before these."""
+        removed = [change for change in plan.changes if change.action is Action.REMOVE]
         for change in plan.changes:
             if change.entry is not None:
                 self._declare(change.entry, change.stored_id)
+        retired = [change.stored_id for change in removed if change.kind == "profile" and change.stored_id]
+        # All at once, since whoever locks several profiles does so in the order of their ids.
+        bulk.lock_profiles(self._connection, [*self._known_profiles, *retired], of_proxies=[*self._proxies_changed])
         self._profiles()
         for job in self._jobs:
             self._job(job)
-        removed = [change for change in plan.changes if change.action is Action.REMOVE]
-        self._retire([change.stored_id for change in removed if change.kind == "profile" and change.stored_id])
+        self._retire(retired)
         for change in removed:
             self._remove(change)
 
@@ -167,7 +170,6 @@ class _Writer:
     def _retire(self, profile_ids: list[int]) -> None:
         if not profile_ids:
             return
-        bulk.lock_profiles(self._connection, profile_ids)
         self._connection.execute(
             update(profiles)
             .where(profiles.c.id == bulk.any_of(profile_ids), profiles.c.state != ProfileState.RETIRED.value)

@@ -18,6 +18,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     update,
 )
@@ -71,13 +72,12 @@ def add_profiles(connection: Connection, definitions: Sequence[ProfileDefinition
 
 
 def change_profiles(connection: Connection, definitions: Mapping[int, ProfileDefinition]) -> None:
-    """Give existing profiles, by their ids, what fleet.toml says of them, except pool, launcher, key and state.
+    """Give existing profiles, locked and by their ids, what fleet.toml says of them, except pool, launcher, key, state.
 
     None of them has a pinned proxy afterwards, so that two can change places: `registry.pin_proxies` pins them.
     """
     if not definitions:
         return
-    lock_profiles(connection, list(definitions))
     changing = update(profiles).where(profiles.c.id == bindparam("profile_id"))
     rows = [{**_columns(one), "profile_id": profile_id} for profile_id, one in definitions.items()]
     connection.execute(
@@ -87,11 +87,10 @@ def change_profiles(connection: Connection, definitions: Mapping[int, ProfileDef
     _insert_tags(connection, definitions)
 
 
-def lock_profiles(connection: Connection, profile_ids: Sequence[int]) -> None:
-    """Lock rows of profiles in the order in which everybody does."""
-    connection.execute(
-        select(profiles.c.id).where(profiles.c.id == any_of(profile_ids)).order_by(profiles.c.id).with_for_update()
-    )
+def lock_profiles(connection: Connection, profile_ids: Sequence[int], *, of_proxies: Sequence[int] = ()) -> None:
+    """Lock rows of profiles, and of all that have certain proxies, in the order in which everybody does."""
+    wanted = or_(profiles.c.id == any_of(profile_ids), profiles.c.proxy_id == any_of(of_proxies))
+    connection.execute(select(profiles.c.id).where(wanted).order_by(profiles.c.id).with_for_update())
 
 
 def any_of(ids: Sequence[int]) -> ColumnElement[Any]:

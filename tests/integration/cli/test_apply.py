@@ -10,8 +10,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from rich.console import Console
 from sqlalchemy import text
 
+from poolsql.cli import output
 from poolsql.database.embedded import default_directory, stop_embedded_server
 from poolsql.database.engine import Database
 from tests.integration.cli.calls import Calls
@@ -109,6 +111,18 @@ def test_what_is_gone_is_listed_and_pruned_on_demand(calls: Calls, file: Path) -
     pruned = calls("apply", "--prune")
     assert pruned.out.splitlines()[0] == "- profile chromium/a (retired)"
     assert pruned.out.splitlines()[-1] == "4 removed"
+
+
+def test_only_a_terminal_gets_colours(calls: Calls, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b" not in calls("apply", "--dry-run").out
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "console", lambda: Console(force_terminal=True, color_system="standard", width=80))
+    assert calls("apply", "--dry-run").out.splitlines()[0] == "\x1b[32m+ pool shop\x1b[0m"
+    calls("apply")
+    file.write_text("[pools.shop]\nttl = 60\n")
+    lines = calls("apply", "--dry-run").out.splitlines()
+    assert lines[0] == "\x1b[33m~ pool shop: ttl 1m30s → 1m, renew 30s → 20s\x1b[0m"
+    assert lines[1].startswith("\x1b[31m- profile chromium/a (not in the file")
 
 
 def test_all_that_is_wrong_is_told_a_line_each(calls: Calls, file: Path) -> None:
