@@ -86,6 +86,7 @@ class Runner:
         self._busy: set[asyncio.Task[None]] = set()
         self._finishing = False
         self._over = False
+        self._waits_for: frozenset[str] | None = None
         # One hand asks for all: where it finds nothing, the others would not either.
         self._asking = asyncio.Lock()
 
@@ -228,11 +229,13 @@ class Runner:
                 options=self._options.launch,
                 playwright=playwright,
             ) as session:
+                self._waits_for = None
                 outcome = await self._visit_in_slot(task, session, at_least=known.rules.delay)
             if outcome is Outcome.BROWSER_CRASHED:
                 await _check_driver(playwright)
         except NoProfileAvailableError as error:
-            await self._put_back(task, delay=_seconds_until(error.next_free_at))
+            self._tell_waiting(error)
+            await self._put_back(task, delay=_seconds_until(error.next_free_at), detail=str(error))
         except LaunchFailedError as error:
             log.warning("%s: %s", task.url, error, extra=fields)
             await self._put_back_tried(task, Outcome.LAUNCH_FAILED, detail=str(error))
@@ -257,6 +260,13 @@ class Runner:
             outcome = Outcome.BROWSER_CRASHED if browser_failed else verdict.outcome
             await self._put_back_tried(task, outcome, detail=verdict.detail)
             await _check_driver(playwright)
+
+    def _tell_waiting(self, error: NoProfileAvailableError) -> None:
+        """Say why nothing goes on; not for each task that has to wait for the same reason."""
+        reasons = frozenset(error.counts)
+        if reasons != self._waits_for:
+            log.warning("run %d waits for profiles: %s", self._run_id, error, extra={"run": self._run_id})
+        self._waits_for = reasons
 
     async def _keep_off(self, task: Task, known: KnownRobots) -> None:
         agent = self._fleet.settings.agent

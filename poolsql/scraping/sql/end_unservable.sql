@@ -1,4 +1,4 @@
--- A task that waits for one profile ends when that profile will not come: it is retired or paused (I12).
+-- A task that waits for one profile ends when that profile will not come by itself: it is retired, paused or new (I12).
 UPDATE poolsql.tasks
 SET state = 'failed', changed_at = clock_timestamp(),
     detail = coalesce(tasks.detail || '; ', '') || 'profile ' || profiles.key || ' is ' || profiles.state
@@ -6,5 +6,5 @@ FROM poolsql.profiles
 WHERE tasks.run_id = %(run_id)s
   AND tasks.state = 'pending'
   AND profiles.id = tasks.profile_id
-  AND profiles.state IN ('paused', 'retired')
+  AND profiles.state IN ('new', 'paused', 'retired')
 RETURNING tasks.id

@@ -219,3 +219,15 @@ def test_lists_the_newest_first_by_job_and_state(new_run: Any, desk: Desk) -> No
     assert [row.id for row in list_runs(desk.database, job=job)] == [runs[0].id]
     with pytest.raises(UnknownNameError, match="run list"):
         find_run(desk.database, 10**9)
+
+
+def test_a_target_whose_profile_is_not_in_use_ends_instead_of_waiting_for_ever(
+    jobs: Jobs, new_run: Any, desk: Desk
+) -> None:
+    (new,) = desk.add_profiles(1, new=True)
+    name = jobs.define(None, targets={"list": [{"url": f"https://{desk.host}/", "profile": desk.profile(new).key}]})
+    run = new_run(name=name)
+    run.return_orphans()
+    (task,) = run.rows()
+    assert task.state == "failed"
+    assert "is new" in task.detail
