@@ -125,9 +125,7 @@ class Daemon:
         try:
             while not self._stopping.is_set():
                 work = await self._work_until_stopping(crew, work)
-            log.info(
-                "stopping: no new tasks; %d runs are under way, for up to %g s", len(crew.runs), self._options.grace
-            )
+            log.info("stopping: no new tasks; those under way get up to %g s", self._options.grace)
             self._scheduler.remove_job("fire")
             crew.finish()
             await self._end(work)
