@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 
 from poolsql.deadlines import Deadline, finish_within
 from poolsql.errors import BadInputError, LauncherError, LaunchFault
@@ -41,6 +41,7 @@ class ApiError(LauncherError):
         fault: Whose fault it is.
         retry: Whether the same request may work a moment later.
         may_have_acted: Whether the API may have done it all the same, because only its answer was lost or unclear.
+        in_flight: Whether the API may still be at it, because nobody waited for its answer to the end.
         retry_after: Seconds that the API asked to wait before the next request.
         status: The answer's HTTP status; None when no answer came.
         not_running: Whether the answer says that the profile's browser does not run, or that there is no such profile.
@@ -53,6 +54,7 @@ class ApiError(LauncherError):
         fault: LaunchFault = LaunchFault.LAUNCHER,
         retry: bool = False,
         may_have_acted: bool = False,
+        in_flight: bool = False,
         retry_after: float | None = None,
         status: int | None = None,
         not_running: bool = False,
@@ -61,6 +63,7 @@ class ApiError(LauncherError):
         self.fault = fault
         self.retry = retry
         self.may_have_acted = may_have_acted
+        self.in_flight = in_flight
         self.retry_after = retry_after
         self.status = status
         self.not_running = not_running
@@ -122,7 +125,10 @@ class Api:
             )
         except TimeoutError:
             raise ApiError(
-                f"{place}: no complete answer within {limit.seconds:.3g} s", retry=True, may_have_acted=True
+                f"{place}: no complete answer within {limit.seconds:.3g} s",
+                retry=True,
+                may_have_acted=True,
+                in_flight=True,
             ) from None
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             # Not chained: the error holds the request with its headers.
@@ -154,7 +160,9 @@ class Api:
                 f"{self._options.base_url}",
                 retry=True,
             )
-        return ApiError(f"{place}: no complete answer ({cause})", retry=True, may_have_acted=True)
+        return ApiError(
+            f"{place}: no complete answer ({cause})", retry=True, may_have_acted=True, in_flight=_timed_out(error)
+        )
 
     def _judged(self, action: Action, place: str, received: _Received, *, wants_json: bool) -> Json:
         status, rule = received.status, action.success
@@ -261,6 +269,11 @@ def _header_text(reference: str) -> str:
 def _was_not_sent(error: Exception) -> bool:
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError | ConnectTimeoutError)
+
+
+def _timed_out(error: Exception) -> bool:
+    # While an answer is read, requests calls a time-out a broken connection.
+    return isinstance(error, requests.Timeout) or bool(error.args and isinstance(error.args[0], ReadTimeoutError))
 
 
 def _cause(error: Exception) -> str:

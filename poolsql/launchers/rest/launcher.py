@@ -19,6 +19,9 @@ from poolsql.launchers.rest.starting import Start
 from poolsql.launchers.rest.stopping import Stopper
 from poolsql.launchers.rest.templates import Value
 
+SETTLE_SECONDS = 20.0
+"""How long a product may be at a request to start after nobody waits for its answer any more."""
+
 
 class RestLauncher:
     """Lets a product start and stop the browser of a profile, through the product's HTTP API.
@@ -84,7 +87,11 @@ class RestLauncher:
         values = self._values(request)
         del values[ID]
         return BrowserHandle(
-            launcher=self._name, machine=self._machine, profile_key=request.profile_key, variables=values
+            launcher=self._name,
+            machine=self._machine,
+            profile_key=request.profile_key,
+            variables=values,
+            prepared_at=time.time(),
         )
 
     def start(self, request: LaunchRequest, handle: BrowserHandle, *, timeout: float) -> BrowserHandle:
@@ -120,7 +127,9 @@ class RestLauncher:
         except LauncherError as error:
             raise StopNotProvenError(str(error)) from error
         began = elapsed_clock()
-        rung = self._stopper.stop(handle, self._stop_values(handle), deadline)
+        rung = self._stopper.stop(
+            handle, self._stop_values(handle), deadline, is_settled=lambda: self._is_settled(handle)
+        )
         return StopReport(rung=rung, seconds=elapsed_clock() - began)
 
     def is_running(self, handle: BrowserHandle) -> bool:
@@ -145,6 +154,11 @@ class RestLauncher:
             return {**self._options.values(request.options), ID: key}
         except BadInputError as error:
             raise LaunchFailedError(f"profile {key}: {error}", fault=LaunchFault.PROFILE) from error
+
+    def _is_settled(self, handle: BrowserHandle) -> bool:
+        # The last request of its start was sent within the start's time; the product may have been at it for longer.
+        unsettled_for = self._options.start_timeout + SETTLE_SECONDS
+        return handle.prepared_at is None or time.time() - handle.prepared_at >= unsettled_for
 
     def _stop_values(self, handle: BrowserHandle) -> dict[str, Value]:
         # As they were when it was started, with what the launcher's actions need by now.

@@ -58,6 +58,7 @@ class Start:
         self._handle = handle
         self._values = values
         self._may_run = False
+        self._in_flight = False
 
     def run(self, deadline: Deadline, *, sleep: Callable[[float], None]) -> str:
         """Start the browser and return its address, at which connections are accepted.
@@ -87,6 +88,7 @@ class Start:
             if self._may_run and error.fault is LaunchFault.PROFILE and not error.not_running:
                 error.fault = LaunchFault.LAUNCHER
             self._may_run = self._may_run or error.may_have_acted
+            self._in_flight = self._in_flight or error.in_flight
             raise
         self._may_run = True
         found = self._options.cdp_url.find(data)
@@ -113,16 +115,20 @@ class Start:
         # If it cannot be proven, the next try is made all the same: a product does not run a profile twice, and its
         # answer says more than ours.
         share, at_most = _RESERVE
+        patience = deadline.part(share, at_most=at_most)
         try:
-            self._stopper.stop(self._handle, self._values, deadline.part(share, at_most=at_most))
+            self._stopper.stop(self._handle, self._values, patience, is_settled=self._is_settled)
         except StopNotProvenError as problem:
             log.info("%s", problem)
+
+    def _is_settled(self) -> bool:
+        return not self._in_flight
 
     def _failed(self, error: ApiError, deadline: Deadline) -> LaunchFailedError:
         if not self._may_run:
             return LaunchFailedError(str(error), fault=error.fault, stop_rung=StopRung.NOT_RUNNING.value)
         try:
-            rung = self._stopper.stop(self._handle, self._values, deadline)
+            rung = self._stopper.stop(self._handle, self._values, deadline, is_settled=self._is_settled)
         except StopNotProvenError as not_proven:
             return LaunchFailedError(f"{error}; and it may run all the same: {not_proven}", fault=error.fault)
         return LaunchFailedError(str(error), fault=error.fault, stop_rung=rung.value)

@@ -4,13 +4,15 @@ With the browser's address the proof is the address: it refuses connections, or 
 browser. Whether every process of the browser has ended too is known to the product alone.
 
 Without the address, because the answer of the start was lost, the product's word is all there is: a stop that it
-confirms, or the state that its status action tells. Where the API has a status action, only that counts.
+confirms, or the state that its status action tells. Where the API has a status action, only that counts. And as long
+as the start may still be under way, "not running" is no proof: the browser can come up a moment later.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import LauncherError, StopNotProvenError
@@ -40,20 +42,44 @@ class Stopper:
         self._api = api
         self._options = options
 
-    def stop(self, handle: BrowserHandle, values: Mapping[str, Value], deadline: Deadline) -> StopRung:
+    def stop(
+        self,
+        handle: BrowserHandle,
+        values: Mapping[str, Value],
+        deadline: Deadline,
+        *,
+        is_settled: Callable[[], bool],
+    ) -> StopRung:
         """Stop a browser and prove it.
 
+        Args:
+            values: What fills the places of the actions.
+            is_settled: Whether no request to start the browser can be under way any more.
+
         Raises:
-            StopNotProvenError: It may still run when the time is over.
+            StopNotProvenError: It may still run when the time is over, or may yet come up.
         """
         address = handle.cdp_url
         if address is not None:
             return self._stop(handle, values, deadline, lambda: is_gone(address, deadline), f"{shown(address)} answers")
         if self._options.status is not None:
-            return self._stop(
-                handle, values, deadline, lambda: self._is_stopped(handle, values, deadline), "it is not told stopped"
+            seen: set[BrowserState] = set()
+            rung = self._stop(
+                handle,
+                values,
+                deadline,
+                lambda: self._is_stopped(handle, values, deadline, seen),
+                "the product does not call it stopped",
             )
-        return self._stop_on_trust(handle, values, deadline)
+            came_up = bool(seen - {BrowserState.STOPPED, BrowserState.UNKNOWN})
+        else:
+            rung, came_up = self._stop_on_trust(handle, values, deadline), False
+        if not came_up and not is_settled():
+            raise StopNotProvenError(
+                f"profile {handle.profile_key}: its browser does not run yet, but its start may still be under way; "
+                "it is stopped again later"
+            )
+        return rung
 
     def state(self, handle: BrowserHandle, values: Mapping[str, Value], deadline: Deadline) -> BrowserState:
         """What the API says about the profile's browser.
@@ -130,11 +156,13 @@ class Stopper:
             return error
         return None
 
-    def _is_stopped(self, handle: BrowserHandle, values: Mapping[str, Value], deadline: Deadline) -> bool:
-        try:
-            if self.state(handle, values, deadline) is BrowserState.STOPPED:
+    def _is_stopped(
+        self, handle: BrowserHandle, values: Mapping[str, Value], deadline: Deadline, seen: set[BrowserState]
+    ) -> bool:
+        with suppress(ApiError):
+            state = self.state(handle, values, deadline)
+            seen.add(state)
+            if state is BrowserState.STOPPED:
                 return True
-        except ApiError:
-            pass
         time.sleep(min(_ASK_EVERY, deadline.left()))
         return False

@@ -15,8 +15,9 @@ import pytest
 
 from poolsql.errors import LauncherError, LaunchFailedError, LaunchFault, LeaseLostError, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport, StopRung
-from poolsql.launchers.rest import retrying, starting
+from poolsql.launchers.rest import launcher, retrying, starting
 from poolsql.launchers.rest.launcher import RestLauncher
+from tests.fixtures.conditions import until
 from tests.fixtures.justbrowser import TOKEN, JustBrowser, Trouble
 
 from .conformance import START_SECONDS, STOP_SECONDS, LauncherConformance, start
@@ -56,6 +57,8 @@ class RestBench:
             "preset": "justbrowser",
             "token": "env:JB_TOKEN",
             "base_url": self.product.base_url,
+            # Tests give each start its own time; so a browser that was prepared before is known to be up or not.
+            "start_timeout": "1ms",
             **options,
         }
         return RestLauncher("jb", MACHINE, self.options, sleep=self.waited.append)
@@ -74,6 +77,7 @@ class RestBench:
 @pytest.fixture
 def product(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JustBrowser]:
     monkeypatch.setenv("JB_TOKEN", TOKEN)
+    monkeypatch.setattr(launcher, "SETTLE_SECONDS", 0.0)
     with JustBrowser(data_dir, unknown={"nobody"}) as running:
         yield running
 
@@ -230,6 +234,30 @@ class TestStarting:
         assert error.fault is LaunchFault.LAUNCHER, "in use by itself, after its first try"
         assert trusting.product.runs("shop")
 
+    @pytest.mark.parametrize("options", [{}, {"status": STATUS}])
+    def test_a_start_that_is_still_under_way_is_not_taken_for_one_that_failed_i3(
+        self, bench: RestBench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    ) -> None:
+        monkeypatch.setattr(launcher, "SETTLE_SECONDS", 600.0)
+        bench.launcher = bench.launcher_with(request_timeout="0.5s", **options)
+        bench.product.plan("shop", "start", Trouble.SLOW, seconds=600)
+        prepared = bench.prepared()
+        error = fail(bench, timeout=1)
+        assert "start may still be under way" in str(error)
+        assert error.stop_rung is None
+        with pytest.raises(StopNotProvenError, match="under way"):
+            bench.launcher.stop(prepared, timeout=STOP_SECONDS)
+        bench.product.hurry()
+        until(lambda: bench.product.runs("shop"))
+        if not options:
+            with pytest.raises(StopNotProvenError, match="under way"):
+                bench.launcher.stop(prepared, timeout=STOP_SECONDS)
+        else:
+            assert bench.launcher.stop(prepared, timeout=STOP_SECONDS).rung is StopRung.VENDOR, "it was seen running"
+        assert not bench.product.runs("shop")
+        long_ago = replace(prepared, prepared_at=time.time() - 601)
+        assert bench.launcher.stop(long_ago, timeout=STOP_SECONDS).rung is StopRung.NOT_RUNNING
+
     def test_a_slow_answer_ends_by_the_time_of_a_request(self, trusting: RestBench) -> None:
         trusting.launcher = trusting.launcher_with(request_timeout="0.5s")
         trusting.product.plan("shop", "start", Trouble.SLOW, seconds=60)
@@ -304,7 +332,7 @@ class TestStopping:
     def test_a_lie_about_a_stop_is_not_believed_when_only_the_status_can_tell_i3(self, bench: RestBench) -> None:
         start(bench)
         bench.product.plan("shop", "stop", Trouble.LIE)
-        with pytest.raises(StopNotProvenError, match="not told stopped"):
+        with pytest.raises(StopNotProvenError, match="does not call it stopped"):
             bench.launcher.stop(bench.prepared(), timeout=1)
         assert bench.launcher.is_running(bench.prepared())
 

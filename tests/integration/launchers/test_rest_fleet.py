@@ -190,6 +190,10 @@ def test_a_browser_that_may_run_keeps_its_profile_until_the_product_confirms_its
     assert product.runs("profile_1")
     product.behave()
     ledger.make_due()
+    assert fleet.reap().stuck == 1, "the start that nobody saw end may still be under way"
+    with database.connect() as connection:
+        connection.execute(text("UPDATE poolsql.leases SET browser = browser || '{\"prepared_at\": 0}'"))
+    ledger.make_due()
     (attempt,) = fleet.reap().attempts
     assert attempt.outcome == "launch_failed"
     assert not product.runs("profile_1")

@@ -215,6 +215,7 @@ def test_the_handle_keeps_what_a_stop_needs_to_name_the_profile() -> None:
     handle = launcher.prepare(request)
     assert handle.variables == {"headless": True, "folder": "other"}
     assert launcher._stop_values(handle) == {"headless": True, "folder": "other", "id": "p1"}
+    assert handle.prepared_at is not None
     assert type(handle).from_json(handle.to_json()) == handle
 
 
