@@ -63,8 +63,9 @@ class Fleet:
 
         Args:
             machines: Only workers of these machines are offered its profiles; None: all.
-            options: As the kind of launcher knows them. ``local``: ``headless`` (default True), ``args`` (further
-                flags), ``sandbox``, ``resolver_rules``, ``environment``; see `poolsql.launchers.local.command`.
+            kind: ``local`` (Chromium on this machine) or ``rest`` (a product with an HTTP API).
+            options: As the kind of launcher knows them: see `poolsql.launchers.local.command.LocalOptions`,
+                `poolsql.launchers.rest.options.RestOptions` and the page on launchers in the documentation.
 
         Raises:
             BadInputError: The kind is unknown or an option cannot be right; nothing was changed.

@@ -17,7 +17,8 @@ _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _WEBSOCKET = frozenset({"ws", "wss"})
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _LONGEST = 2000
-_PROBE_SECONDS = 2.0
+_PROBE_SECONDS = 5.0
+"""For one look. Windows tries a port that refuses for two seconds before it says so."""
 _GONE = frozenset({404, 410})
 
 

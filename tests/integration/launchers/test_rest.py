@@ -393,6 +393,7 @@ class TestStopping:
             trusting.launcher.is_running(elsewhere)
 
     def test_a_port_that_accepts_and_never_answers_proves_nothing(self, trusting: RestBench) -> None:
+        trusting.launcher = trusting.launcher_with(request_timeout="0.5s")
         with socket.create_server(("127.0.0.1", 0)) as deaf:
             port = deaf.getsockname()[1]
             for scheme in ("ws", "http"):
