@@ -102,6 +102,16 @@ class JobEntry:
     """Profiles that targets of the list name, with the targets' places."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A place that names a pool, launcher or proxy."""
+
+    table: Path
+    kind: str
+    """Which of the three, and the key that does so."""
+    name: str
+
+
 Entry = PoolEntry | LauncherEntry | ProxyEntry | ProfileEntry | HostEntry | JobEntry
 
 
@@ -118,6 +128,10 @@ class FleetFile:
     jobs: Mapping[str, JobEntry] = field(default_factory=dict)
     named: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """All names of its pools, launchers, proxies and jobs, also of those whose tables are wrong."""
+    mentions: Sequence[Mention] = ()
+    """Also those in tables that are wrong, like the queries: all that is wrong is told at once."""
+    queries: Sequence[tuple[Path, str]] = ()
+    """Queries of targets, with their places."""
     collector: Problems
 
     @property

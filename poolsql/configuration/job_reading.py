@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from poolsql.configuration.canonical import as_json
-from poolsql.configuration.entries import JobEntry
+from poolsql.configuration.entries import JobEntry, Mention
 from poolsql.configuration.locations import Path
 from poolsql.configuration.problems import Problems
 from poolsql.configuration.tables import Table
@@ -15,7 +15,9 @@ from poolsql.errors import BadInputError
 from poolsql.scheduling.definitions import JobDefinition
 from poolsql.scheduling.misfires import Misfire
 from poolsql.scheduling.schedules import Schedule, parse_schedule
+from poolsql.scheduling.targets import TargetSource
 from poolsql.scheduling.zones import find_zone
+from poolsql.scraping.handlers import load_handler
 from poolsql.scraping.steps import PageSteps
 from poolsql.scraping.targets import read_url_file
 from poolsql.text import did_you_mean
@@ -48,23 +50,27 @@ class JobReader:
         self._folder = folder
         self._hosts = hosts
         self._problems = problems
+        self.mentions: list[Mention] = []
+        """The pools that jobs name, with their places."""
+        self.queries: list[tuple[Path, str]] = []
+        """Queries of targets, with their places."""
 
     def read(self, table: Table) -> Iterator[JobEntry]:
         """The job of a table, if all of it is right."""
         table.refuse_unknown(JOB_KEYS)
         pool, schedule = table.required("pool", '"shop"'), _schedule(table)
+        if pool:
+            self.mentions.append(Mention(table.path, "pool", pool))
         misfire = Misfire(table.choice("misfire", [kind.value for kind in Misfire], default=Misfire.LATEST.value))
         grace, overlap = table.duration("misfire_grace"), table.flag("overlap", default=False)
         if misfire is Misfire.ALL and "misfire_grace" not in table.values:
             table.problem("misfire", 'with "all", misfire_grace says how old an instant may be; write such as "1h"')
         definition = self._definition(table)
+        # Also when something else is wrong: everything is to be told at once.
+        wanted = self._check_targets(table)
+        self._check_handler(table)
         if definition is None:
             return
-        wanted = self._check_targets(table.path, definition)
-        try:
-            definition.load_handler()
-        except BadInputError as error:
-            table.problem("handler", str(error).removeprefix(f"handler {definition.handler!r}: "))
         if table.good:
             kept = {name: as_json(value) for name, value in table.values.items() if name in DEFINITION_KEYS}
             if definition.targets.file is not None:
@@ -113,7 +119,8 @@ class JobReader:
         for place, part in _parts(path, name, value):
             told = self._problem(name, part)
             if told is not None:
-                self._problems.add(place, told)
+                part_of = f"{name}.{place[-1]}"
+                self._problems.add(place, told.removeprefix(f"{part_of}: ").removeprefix(f"{part_of}."))
         if len(self._problems.found) == before:
             self._problems.add(path, problem)
 
@@ -128,24 +135,39 @@ class JobReader:
             return told
         return None
 
-    def _check_targets(self, job: Path, definition: JobDefinition) -> list[tuple[Path, str]]:
+    def _check_targets(self, table: Table) -> list[tuple[Path, str]]:
         """Note targets of hosts that are not declared; returns the profiles that targets name."""
+        try:
+            source = TargetSource.parse(table.values.get("targets"), base=self._folder)
+        except BadInputError:
+            return []  # noted with the other keys
         wanted: list[tuple[Path, str]] = []
-        for number, spec in enumerate(definition.targets.entries or ()):
-            place = (*job, "targets", "list", number)
+        for number, spec in enumerate(source.entries or ()):
+            place = (*table.path, "targets", "list", number)
             self._check_host(place, spec.target.host)
             if spec.profile is not None:
                 wanted.append((place, spec.profile))
-        if definition.targets.file is not None:
-            place = (*job, "targets", "file")
+        if source.query is not None:
+            self.queries.append(((*table.path, "targets", "query"), source.query))
+        if source.file is not None:
+            place = (*table.path, "targets", "file")
             try:
-                hosts = sorted({target.host for target in read_url_file(definition.targets.file)})
+                hosts = sorted({target.host for target in read_url_file(source.file)})
             except BadInputError as error:
                 self._problems.add(place, str(error))
             else:
                 for host in hosts:
                     self._check_host(place, host)
         return wanted
+
+    def _check_handler(self, table: Table) -> None:
+        handler = table.values.get("handler")
+        if not isinstance(handler, str):
+            return
+        try:
+            load_handler(handler)
+        except BadInputError as error:
+            table.problem("handler", str(error).removeprefix(f"handler {handler!r}: "))
 
     def _check_host(self, place: Path, host: str) -> None:
         if host not in self._hosts:

@@ -39,8 +39,11 @@ def plan(database: Database, settings: Settings, file: FleetFile, *, prune: bool
         DatabaseUnavailableError: The database could not be reached.
     """
     problems = file.collector.fresh()
-    for job in file.jobs.values():
-        _check_query(database, job, problems)
+    for place, query in file.queries:
+        try:
+            check_query(database, query)
+        except BadInputError as error:
+            problems.add(place, str(error).removeprefix("targets.query: "))
     with database.transaction() as connection:
         return plan_on(connection, settings, file, prune=prune, problems=problems)
 
@@ -65,16 +68,6 @@ def plan_on(
         raise FleetFileError(file.path, [*file.problems, *problems.found])
     changes = [*_differences(file, stored), *gone(connection, file, stored, prune=prune)]
     return Plan(file=file, prune=prune, changes=changes, notes=_notes(file, stored))
-
-
-def _check_query(database: Database, job: JobEntry, problems: Problems) -> None:
-    query = job.parsed.targets.query
-    if query is None:
-        return
-    try:
-        check_query(database, query)
-    except BadInputError as error:
-        problems.add((*job.path, "targets", "query"), str(error).removeprefix("targets.query: "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from poolsql.configuration.entries import ProfileEntry
+from poolsql.configuration.entries import Mention, ProfileEntry
 from poolsql.configuration.locations import Path
 from poolsql.configuration.problems import Problems
 from poolsql.configuration.tables import Table
@@ -16,16 +16,25 @@ PROFILE_KEYS = ("pool", "launcher", "id", "ids", "proxy", "tags", "seed", "state
 STATES = ("active", "new")
 
 
-def read_profiles(tables: Any, problems: Problems) -> list[ProfileEntry]:
-    """Read the profiles; those that occur twice, or twice on one directory, are noted."""
-    if not isinstance(tables, list) or not all(isinstance(values, dict) for values in tables):
+def read_profiles(tables: Any, problems: Problems, mentions: list[Mention]) -> list[ProfileEntry]:
+    """Read the profiles; those that occur twice, or twice on one directory, are noted.
+
+    Args:
+        tables: What the document has below ``profiles``.
+        problems: Where what is wrong is noted.
+        mentions: Where the pools, launchers and proxies that they name are noted.
+    """
+    if not isinstance(tables, list):
         problems.add(("profiles",), "write each profile below a line [[profiles]], in two pairs of brackets")
         return []
     entries: list[ProfileEntry] = []
     lines: dict[tuple[str, str], int] = {}
     directories: dict[tuple[str, str], int] = {}
     for number, values in enumerate(tables):
-        for entry in _entries(Table(values, ("profiles", number), problems)):
+        if not isinstance(values, Mapping):
+            problems.add(("profiles", number), "is no table; write each profile below a line [[profiles]]")
+            continue
+        for entry in _entries(Table(values, ("profiles", number), problems), mentions):
             line = problems.line(entry.path)
             if entry.identity in lines:
                 problems.add(
@@ -48,10 +57,12 @@ def read_profiles(tables: Any, problems: Problems) -> list[ProfileEntry]:
     return entries
 
 
-def _entries(table: Table) -> Iterator[ProfileEntry]:
+def _entries(table: Table, mentions: list[Mention]) -> Iterator[ProfileEntry]:
     pool, launcher = table.required("pool", '"shop"'), table.required("launcher", '"chromium"')
     keys = _keys(table)
     proxy, seed, tags = table.text("proxy"), table.text("seed"), table.texts("tags")
+    names = {"pool": pool, "launcher": launcher, "proxy": proxy}
+    mentions += [Mention(table.path, kind, name) for kind, name in names.items() if name]
     state = table.choice("state", STATES, default="active")
     if "ids" in table.values and seed is not None:
         table.problem("seed", "belongs to one profile; write a table [[profiles]] for each id that has a seed")

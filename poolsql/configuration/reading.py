@@ -66,15 +66,19 @@ def read_fleet_file(path: FilePath, settings: Settings | None = None) -> FleetFi
             problems.add((name,), f"unknown table{did_you_mean(name, TABLES)} (known: {', '.join(TABLES)})")
     hosts = {entry.name: entry for entry in _hosts(document, problems)}
     jobs = JobReader(path.absolute().parent, {*hosts, *_names(document.get("hosts"))}, problems)
+    entries = {entry.name: entry for table in sections(document, "jobs", problems) for entry in jobs.read(table)}
+    mentions = jobs.mentions
     return FleetFile(
         path=path,
         pools={entry.name: entry for entry in _pools(document, problems)},
         launchers={entry.name: entry for entry in _launchers(document, settings, problems)},
         proxies={entry.name: entry for entry in _proxies(document, problems)},
-        profiles=read_profiles(document.get("profiles", []), problems),
+        profiles=read_profiles(document.get("profiles", []), problems, mentions),
         hosts=hosts,
-        jobs={entry.name: entry for table in sections(document, "jobs", problems) for entry in jobs.read(table)},
+        jobs=entries,
         named={kind: _names(document.get(kind)) for kind in TABLES},
+        mentions=mentions,
+        queries=jobs.queries,
         collector=problems,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from poolsql.configuration.canonical import same
-from poolsql.configuration.entries import FleetFile, JobEntry, ProfileEntry
+from poolsql.configuration.entries import FleetFile, JobEntry, Mention, ProfileEntry
 from poolsql.configuration.locations import Path
 from poolsql.configuration.pinning import check_pins
 from poolsql.configuration.problems import Problems
@@ -34,6 +34,8 @@ def check_references(file: FleetFile, stored: Stored, settings: Settings, proble
                 (*launcher.path, "kind"),
                 f"launcher {launcher.name!r} exists and is of kind {known.kind!r}; choose another name",
             )
+    for mention in file.mentions:
+        check.mention(mention)
     for profile in file.profiles:
         check.profile(profile)
     for job in file.jobs.values():
@@ -71,15 +73,20 @@ class _Check:
         for pool, launcher, key in stored.named_profiles:
             self._profiles.setdefault(pool, set()).add((launcher, key))
 
+    def mention(self, mention: Mention) -> None:
+        """One name of a pool, launcher or proxy."""
+        kind, name = mention.kind, mention.name
+        if name not in self._known[kind]:
+            guess = did_you_mean(name, self._known[kind])
+            self._problems.add(
+                (*mention.table, kind), f"there is no {kind} {name!r}, neither in this file nor in the database{guess}"
+            )
+
     def profile(self, entry: ProfileEntry) -> None:
         """One profile."""
         # A table with many ids is looked at once.
         if entry.table not in self._checked:
             self._checked.add(entry.table)
-            self._name(entry.table, "pool", entry.pool)
-            self._name(entry.table, "launcher", entry.launcher)
-            if entry.proxy is not None:
-                self._name(entry.table, "proxy", entry.proxy)
             self._options(entry)
         known = self._stored.profiles.get(entry.identity)
         if known is not None and known.pool != entry.pool:
@@ -91,7 +98,6 @@ class _Check:
 
     def job(self, entry: JobEntry) -> None:
         """One job."""
-        self._name(entry.path, "pool", entry.pool)
         self._once(entry)
         members = self._profiles.get(entry.pool, set())
         for place, name in entry.wanted_profiles:
@@ -113,13 +119,6 @@ class _Check:
         if known is None or not same(known.schedule, entry.schedule.to_json()):
             self._problems.add(
                 (*entry.path, "schedule"), f"{entry.schedule} is over, so the job would never run; write a later time"
-            )
-
-    def _name(self, table: Path, kind: str, name: str) -> None:
-        if name not in self._known[kind]:
-            guess = did_you_mean(name, self._known[kind])
-            self._problems.add(
-                (*table, kind), f"there is no {kind} {name!r}, neither in this file nor in the database{guess}"
             )
 
     def _options(self, entry: ProfileEntry) -> None:

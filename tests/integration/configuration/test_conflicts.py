@@ -76,6 +76,11 @@ WRONG = {
     ),
     "a query that fails": JOB + 'targets = { query = "SELECT url FROM nowhere" } #! relation "nowhere" does not\n',
     "a query without addresses": JOB + 'targets = { query = "SELECT 1 AS one" } #! url has to be there\n',
+    "wrong tables that name what is not there": (
+        '[[profiles]]\npool = "zoo" #! there is no pool\nlauncher = "chromium"\nid = 7 #! write text\n'
+        '[jobs.j]\npool = "zoo" #! there is no pool\nextract = { t = "h1[" } #! [jobs.j.extract.t]\n'
+        'targets = { query = "SELECT 1 AS one" } #! url has to be there\n'
+    ),
     "file and database at once": (
         '[pools.third]\nttll = 1 #! unknown key\n[[profiles]]\npool = "third"\nlauncher = "nobody" #! there is no\n'
         'id = "z"\n'
