@@ -45,9 +45,9 @@ for version in ${PYTHONS:-3.11 3.12 3.13}; do
     ran="$ran $version"
     venv=${XDG_CACHE_HOME:-$HOME/.cache}/poolsql/python-$version
     say "python $version: $($python --version)"
-    # The code is that of this folder, see pythonpath in pyproject.toml.
+    # The code is that of this folder, also for the programs that tests start.
     if ! set_up "$python" "$venv" ||
-        ! "$venv/bin/python" -m pytest --numprocesses "${JOBS:-2}" --quiet tests/unit "$@"; then
+        ! PYTHONPATH=$PWD "$venv/bin/python" -m pytest --numprocesses "${JOBS:-2}" --quiet tests/unit "$@"; then
         failed="$failed $version"
     fi
 done
