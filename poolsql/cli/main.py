@@ -1,6 +1,6 @@
 """``poolsql`` and ``python scheduler.py``: one program.
 
-Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupted, 141 nobody reads the output.
+Exit codes: 0 done, 1 failed, 2 bad input, 3 database unavailable, 130 interrupted.
 """
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs, so that help and the others start fast
@@ -19,8 +19,6 @@ from poolsql.cli.lazy import LazyGroup
 from poolsql.errors import PoolsqlError
 
 INTERRUPTED = 130
-NOBODY_READS = 141
-"""What a shell says of a program that a closed pipe has ended."""
 
 EXIT_CODES = {
     0: "done",
@@ -28,7 +26,6 @@ EXIT_CODES = {
     2: "bad input",
     3: "database unavailable",
     INTERRUPTED: "interrupted",
-    NOBODY_READS: "nobody reads the output",
 }
 
 app = typer.Typer(
@@ -80,8 +77,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
+        # As Typer has it where it is the first to notice: nobody reads what a message would say.
         _drop_output()
-        return NOBODY_READS
+        return 1
     return code
 
 

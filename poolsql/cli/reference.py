@@ -26,7 +26,8 @@ the user's data directory, and brings its tables up to date by itself.
 ## What all commands have in common
 
 - **Exit codes**: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())}.
-  `poolsql db psql` ends with psql's own.
+  `poolsql db psql` ends with psql's own. Where nobody reads the output any more, as in `poolsql … | head`, a command
+  ends with 1 and says nothing.
 - **Errors** are one line on standard error that names the thing, the place and the remedy. Bad input changes nothing.
 - **`--json`** prints one JSON document on one line; commands that go on print one such line for each change. Keys are
   the names of columns, moments are ISO 8601 in UTC, durations are seconds. Otherwise lists are tables: with colours

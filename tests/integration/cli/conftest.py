@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import getpass
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from sqlalchemy.engine import URL
@@ -14,6 +17,7 @@ from poolsql.database.engine import Database
 from poolsql.settings import Settings
 from tests.fixtures.fleets import Desk
 from tests.integration.cli.calls import Calls
+from tests.integration.cli.programs import Program, address
 from tests.integration.database.clusters import Cluster
 from tests.integration.scheduling.jobs import Jobs
 
@@ -56,3 +60,26 @@ def jobs(desk: Desk) -> Iterator[Jobs]:
     made = Jobs(desk.database, desk)
     yield made
     made.remove_all()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """The program, without a database."""
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def on_database(program: Program, database_url: URL) -> Program:
+    """The program on the module's database."""
+    program.settings["POOLSQL_DATABASE_URL"] = address(database_url)
+    return program
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A place that the server's user can reach, also when the tests run as root; nothing is there yet."""
+    place = Path(tempfile.gettempdir()) / f"poolsql-{uuid4().hex[:10]}"
+    yield place
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)

@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
-import poolsql
 from poolsql.database.embedded import default_directory, open_embedded_server
 from poolsql.database.embedded.binaries import psql_program
 from poolsql.database.engine import Database
@@ -27,68 +21,7 @@ from poolsql.database.locks import Lock, try_session_lock, unlock_session
 from poolsql.database.schema import head_revision
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
-
-ROOT = Path(poolsql.__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a run of the program ended."""
-
-    code: int
-    out: str
-    errors: str
-
-    @property
-    def line(self) -> str:
-        """The only line on standard error, which is ours."""
-        (line,) = self.errors.splitlines()
-        assert line.startswith("poolsql: ")
-        assert self.out == ""
-        return line.removeprefix("poolsql: ")
-
-
-class Program:
-    """Runs the program in an empty directory, with nothing of the caller's settings."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.settings: dict[str, str] = {}
-
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-        ours = {"HOME": str(self._directory), "PYTHONPATH": str(ROOT), "POOLSQL_MACHINE": "here"}
-        return subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "poolsql", *arguments],
-            cwd=self._directory,
-            env={**kept, **ours, **self.settings, **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str, **settings: str) -> Done:
-        """Run it to its end."""
-        with self.start(*arguments, **settings) as process:
-            try:
-                out, errors = process.communicate(timeout=60)
-            finally:
-                process.kill()
-        return Done(process.returncode, out, errors)
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    """The program, without a database."""
-    return Program(tmp_path)
-
-
-def address(url: URL) -> str:
-    """An address as people write it, with the password quoted as libpq wants it."""
-    shown = url.set(drivername="postgresql").render_as_string(hide_password=True)
-    return shown.replace(":***@", f":{quote(str(url.password), safe='')}@")
-
+from tests.integration.cli.programs import ROOT, Done, Program, address
 
 # How it is called
 
@@ -176,13 +109,6 @@ def test_a_wrong_password(program: Program, cluster_url: URL) -> None:
     assert done.code == 3
     assert 'password authentication failed for user "boss"; check user, password' in done.line
     assert "hunter2" not in done.line
-
-
-@pytest.fixture
-def on_database(program: Program, database_url: URL) -> Program:
-    """The program on the module's database."""
-    program.settings["POOLSQL_DATABASE_URL"] = address(database_url)
-    return program
 
 
 def test_tables_are_brought_up_to_date_once(program: Program, empty_database: Callable[[], URL]) -> None:
@@ -323,16 +249,6 @@ def test_the_demo_needs_a_browser(program: Program) -> None:
 
 
 # The data directory of the embedded server
-
-
-@pytest.fixture
-def data_dir() -> Iterator[Path]:
-    """A place that the server's user can reach, also when the tests run as root; nothing is there yet."""
-    place = Path(tempfile.gettempdir()) / f"poolsql-{uuid4().hex[:10]}"
-    yield place
-    if place.is_dir():
-        shutil.rmtree(place)
-    place.unlink(missing_ok=True)
 
 
 def test_a_data_directory_that_cannot_be_made(program: Program, data_dir: Path) -> None:
