@@ -14,12 +14,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from playwright.sync_api import sync_playwright
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
-from poolsql import BadInputError, Fleet, LaunchFailedError, NoProfileAvailableError, Pool
+from poolsql import BadInputError, Fleet, LaunchFailedError, LeaseLostError, NoProfileAvailableError, Pool
 from poolsql.database.engine import Database
+from poolsql.launchers.contract import BrowserHandle, LaunchRequest
 from poolsql.launchers.rest import retrying
+from poolsql.launchers.rest.launcher import RestLauncher
 from tests.fixtures.browsers import BrowserHome, Ledger
 from tests.fixtures.justbrowser import TOKEN, JustBrowser, Trouble
 
@@ -108,12 +111,13 @@ def test_one_of_six_ids_that_is_unknown_is_paused_after_three_starts_at_most_i5(
     ledger, key = Ledger(database, six), "profile_5"
     product.unknown.add(key)
     ids = {row.key: row.id for row in ledger.profiles()}
-    for name, profile_id in ids.items():
-        if name == key:
-            fail_to_start(six, profile_id=profile_id)
-        else:
-            with six.browser(profile_id=profile_id):
-                pass
+    with sync_playwright() as driver:
+        for name, profile_id in ids.items():
+            if name == key:
+                fail_to_start(six, profile_id=profile_id)
+            else:
+                with six.browser(profile_id=profile_id, playwright=driver):
+                    pass
     ledger.free()
     while next(row for row in ledger.profiles() if row.key == key).state == "active":
         fail_to_start(six, profile_id=ids[key])
@@ -270,7 +274,8 @@ def test_the_reaper_stops_the_browser_of_a_killed_worker_through_the_api_i3(
         process.wait()
         assert product.runs("profile_1"), "it is the product's"
         ledger.expire()
-        assert new_fleet(machine="elsewhere").reap().attempts == [], "the product of another machine is another one"
+        elsewhere = new_fleet(machine="elsewhere").reap()
+        assert (elsewhere.attempts, elsewhere.stuck) == ([], 0), "the product of another machine is another one"
         assert product.runs("profile_1")
         (attempt,) = fleet.reap().attempts
     assert attempt.outcome in {"worker_lost", "lease_expired"}
@@ -278,6 +283,25 @@ def test_the_reaper_stops_the_browser_of_a_killed_worker_through_the_api_i3(
     assert (ledger.last().stop_rung, ledger.last().ended_by) == ("vendor_stop", "reaper")
     assert ledger.leases() == []
     _forget_artifacts(browser_home)
+
+
+def test_a_start_has_the_launchers_time_and_ends_with_its_lease_i3(
+    shop: Pool, product: JustBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    start = RestLauncher.start
+
+    def lose_the_lease_and_start(
+        self: RestLauncher, request: LaunchRequest, handle: BrowserHandle, *, timeout: float
+    ) -> BrowserHandle:
+        given.append(timeout)
+        request.still_wanted.__self__.lose("lost, says the test")  # type: ignore[attr-defined]
+        return start(self, request, handle, timeout=timeout)
+
+    monkeypatch.setattr(RestLauncher, "start", lose_the_lease_and_start)
+    with pytest.raises(LeaseLostError, match="says the test"), shop.browser():
+        pass
+    assert (given, product.asked) == ([60.0], [])
 
 
 def test_the_token_is_in_no_row_log_or_error_i11(
