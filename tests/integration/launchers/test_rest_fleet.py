@@ -114,7 +114,7 @@ def test_one_of_six_ids_that_is_unknown_is_paused_after_three_starts_at_most_i5(
     with sync_playwright() as driver:
         for name, profile_id in ids.items():
             if name == key:
-                fail_to_start(six, profile_id=profile_id)
+                fail_to_start(six, profile_id=profile_id, playwright=driver)
             else:
                 with six.browser(profile_id=profile_id, playwright=driver):
                     pass
