@@ -89,4 +89,5 @@ def _still_needed(connection: Connection, file: FleetFile, stored: Stored, *, ki
         users = [one for one in stored.profiles.values() if one.proxy == name and one.identity not in declared]
         counts = {"profile": len(users)}
     told = [f"{count:,} {other}{'' if count == 1 else 's'}" for other, count in counts.items() if count]
-    return f"{' and '.join(told)} of it exist" if told else ""
+    refer = "refers" if sum(counts.values()) == 1 else "refer"
+    return f"{' and '.join(told)} {refer} to it" if told else ""

@@ -25,7 +25,8 @@ from poolsql.scheduling.targets import TargetSource
 def fleet_toml(database: Database) -> str:
     """The fleet as a fleet.toml: also what was defined in code or imported.
 
-    Retired profiles are left out, as is what an operator does from day to day: pauses and who is out on lease.
+    Retired profiles are left out, with the launchers and proxies that only they had and that no file declares. So is
+    what operators do from day to day, such as pauses.
 
     Raises:
         BadInputError: The database holds something that TOML cannot say.
@@ -34,6 +35,7 @@ def fleet_toml(database: Database) -> str:
     with database.transaction() as connection:
         stored = read_stored(connection, profile_names=None)
         known_hosts = _hosts(connection, stored)
+    worn_out = _worn_out(stored)
     tables = [
         *_pools(stored),
         *(
@@ -41,6 +43,7 @@ def fleet_toml(database: Database) -> str:
                 _header("launchers", name), {"kind": row.kind, "machines": row.machines, **_without_null(row.options)}
             )
             for name, row in stored.launchers.items()
+            if row.declared or ("launcher", name) not in worn_out
         ),
         *(
             toml_table(
@@ -48,12 +51,28 @@ def fleet_toml(database: Database) -> str:
                 {"server": row.server, "username": row.username, "secret": row.secret, "shared": row.shared or None},
             )
             for name, row in stored.proxies.items()
+            if row.declared or ("proxy", name) not in worn_out
         ),
         *(toml_table(_header("hosts", name), {"delay": _duration(delay)}) for name, delay in known_hosts.items()),
         *_profiles(stored),
         *(toml_table(_header("jobs", name), _job(row)) for name, row in stored.jobs.items()),
     ]
     return "\n".join(tables)
+
+
+def _worn_out(stored: Stored) -> set[tuple[str, str]]:
+    """Kinds and names of the launchers and proxies that have profiles, all of them retired."""
+    names = {
+        retired: {
+            (kind, name)
+            for profile in stored.profiles.values()
+            if (profile.state is ProfileState.RETIRED) is retired
+            for kind, name in (("launcher", profile.launcher), ("proxy", profile.proxy))
+            if name is not None
+        }
+        for retired in (True, False)
+    }
+    return names[True] - names[False]
 
 
 def _header(kind: str, name: str) -> str:

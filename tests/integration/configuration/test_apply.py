@@ -188,13 +188,13 @@ def test_pruning_removes_what_nothing_refers_to(declared: Declared) -> None:
         "- profile chromium/a (retired)",
         "- profile chromium/b (retired)",
         "- host shop.example (its delay is the usual one again)",
-        "- proxy isp1 (kept, but not declared any more: 1 profile of it exist)",
-        "- proxy isp2 (kept, but not declared any more: 1 profile of it exist)",
+        "- proxy isp1 (kept, but not declared any more: 1 profile refers to it)",
+        "- proxy isp2 (kept, but not declared any more: 1 profile refers to it)",
         "- proxy spare (deleted)",
-        "- launcher chromium (kept, but not declared any more: 2 profiles of it exist)",
+        "- launcher chromium (kept, but not declared any more: 2 profiles refer to it)",
         "- launcher idle (deleted)",
         "- pool empty (deleted)",
-        "- pool shop (kept, but not declared any more: 2 profiles and 1 job of it exist)",
+        "- pool shop (kept, but not declared any more: 2 profiles and 1 job refer to it)",
     ]
     rows = declared.all(
         "SELECT key, state, state_reason, state_changed_by, declared FROM poolsql.profiles ORDER BY key"

@@ -101,5 +101,17 @@ def test_retired_profiles_are_left_out(declared: Declared) -> None:
     assert declared.plan(written, prune=True).lines() == []
 
 
+def test_what_only_retired_profiles_had_is_left_out_unless_a_file_declares_it(declared: Declared) -> None:
+    declared.apply(SHOP)
+    declared.execute("UPDATE poolsql.profiles SET state = 'retired'")
+    assert "[launchers.chromium]" in fleet_toml(declared.database)
+    declared.execute("UPDATE poolsql.launchers SET declared = false")
+    declared.execute("UPDATE poolsql.proxies SET declared = (name = 'isp1')")
+    written = fleet_toml(declared.database)
+    assert "launchers" not in written
+    assert "[proxies.isp1]" in written
+    assert "[proxies.isp2]" not in written
+
+
 def test_an_empty_database_is_an_empty_file(declared: Declared) -> None:
     assert fleet_toml(declared.database) == ""

@@ -5,15 +5,20 @@ In wrong_files.txt a mark ``#!`` tells what the line that it ends is blamed for.
 
 from __future__ import annotations
 
+import copy
 import re
-from datetime import timedelta
+import tomllib
+from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from poolsql.configuration.entries import FleetFile
 from poolsql.configuration.problems import FleetFileError, Problem
 from poolsql.configuration.reading import load_fleet_file, read_fleet_file
+from poolsql.configuration.toml_writing import toml_key, toml_value
 from poolsql.settings import load_settings
 
 GOOD = """
@@ -190,3 +195,36 @@ def test_a_secret_is_never_repeated(read: Reader) -> None:
         read.load(text)
     assert "hunter2-of-tests" not in str(caught.value)
     assert any("secret" in line for line in caught.value.lines())
+
+
+STRANGE: list[Any] = [7, -1.5, True, "", "x", "é ]", [], [7], ["x"], [[]], {}, {"x": {}}, [{"x": 7}], date(2026, 1, 1)]
+
+
+def test_whatever_stands_where_is_a_problem_with_a_line_and_never_a_crash(read: Reader) -> None:
+    document = tomllib.loads(GOOD)
+    refused = 0
+    for path in _paths(document):
+        for value in STRANGE:
+            text = "\n".join(
+                f"{toml_key(key)} = {toml_value(inner)}" for key, inner in _with(document, path, value).items()
+            )
+            problems = read.problems(text)
+            assert all(1 <= problem.line <= text.count("\n") + 1 and problem.message for problem in problems)
+            refused += bool(problems)
+    assert refused > 300
+
+
+def _paths(value: Any) -> Iterator[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (key,)
+        yield from ((key, *path) for path in _paths(item))
+
+
+def _with(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    changed = copy.deepcopy(document)
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return changed
