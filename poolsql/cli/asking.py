@@ -35,7 +35,7 @@ def fleet_database() -> Iterator[Database]:
 
     A server that is down is told at once, where a worker would try again for a while.
     """
-    from poolsql.database.schema import open_fleet_database
+    from poolsql.database.fleet_database import open_fleet_database
     from poolsql.settings import process_settings
 
     with open_fleet_database(process_settings(), patience=0.0) as database:

@@ -5,44 +5,15 @@ Without Alembic, whose import takes as long as a whole command: only those who u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select
 
 from poolsql.database.engine import Database
-from poolsql.database.opening import open_database
 from poolsql.database.tables import SCHEMA, schema_information
 from poolsql.errors import SchemaMismatchError
-from poolsql.settings import Settings
 
 _alembic_version = Table("alembic_version", MetaData(schema=SCHEMA), Column("version_num", Text))
-
-
-@contextmanager
-def open_fleet_database(settings: Settings, *, patience: float | None = None) -> Iterator[Database]:
-    """Open the process's database with tables that fit this code, and close it at the end.
-
-    The embedded server's tables are brought up to date; those of a configured server have to be.
-
-    Args:
-        settings: As `open_database` wants them.
-        patience: Seconds for which a lost database is tried again; default: as `Database.patience`.
-
-    Raises:
-        BadInputError: As `open_database`.
-        DatabaseUnavailableError: The database cannot be reached.
-        SchemaMismatchError: Its tables do not fit; the message names the remedy.
-    """
-    with open_database(settings) as database:
-        if patience is not None:
-            database.patience = patience
-        if settings.database_url is None:
-            _bring_up_to_date(database)
-        else:
-            check_schema(database)
-        yield database
 
 
 def migrations_directory() -> Path:
@@ -107,12 +78,3 @@ def refuse_too_new(database: Database, connection: Connection, current: str, hea
             f"database {database.address} has poolsql tables of revision {current}, this code knows only {head}; "
             "install a newer poolsql"
         )
-
-
-def _bring_up_to_date(database: Database) -> None:
-    with database.connect() as connection:
-        if current_revision(connection) == head_revision():
-            return
-    from poolsql.database.migration import upgrade  # noqa: PLC0415 - brings Alembic, see above
-
-    upgrade(database)

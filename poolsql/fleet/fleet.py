@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from poolsql.database.engine import Database
-from poolsql.database.schema import open_fleet_database
+from poolsql.database.fleet_database import open_fleet_database
 from poolsql.fleet.browsers import build_launcher
 from poolsql.fleet.pool import Pool
 from poolsql.fleet.runtime import Runtime
