@@ -43,11 +43,13 @@ class FleetFileError(BadInputError):
         self.problems: Sequence[Problem] = sorted(set(problems))
         count = len(self.problems)
         counted = "1 thing is wrong" if count == 1 else f"{count:,} things are wrong"
-        super().__init__(f"{path}: {counted}: " + "; ".join(self.lines()))
+        super().__init__(f"{path}: {counted}: " + "; ".join(self.lines(20)))
 
-    def lines(self) -> list[str]:
-        """One line a problem: ``fleet.toml:12: [pools.shop.ttl] …``."""
-        return [redact(f"{self.path}:{problem.line}: {problem}") for problem in self.problems]
+    def lines(self, most: int = 200) -> list[str]:
+        """One line a problem: ``fleet.toml:12: [pools.shop.ttl] …``; beyond `most`, one for all others."""
+        lines = [redact(f"{self.path}:{problem.line}: {problem}") for problem in self.problems[:most]]
+        left = len(self.problems) - most
+        return [*lines, f"{self.path}: and {left:,} more"] if left > 0 else lines
 
 
 class Problems:

@@ -117,6 +117,8 @@ def _launchers(document: Mapping[str, Any], settings: Settings, problems: Proble
         options = table.others(LAUNCHER_KEYS)
         kind = table.text("kind") or ("rest" if {"preset", "base_url"} & options.keys() else "local")
         machines = table.texts("machines")
+        if machines == () and table.good:
+            table.problem("machines", "names no machine; leave it out if its profiles are for all of them")
         for place, text in _texts(options, table.path):
             if is_secret_reference(text):
                 check_secret(text, place, problems)

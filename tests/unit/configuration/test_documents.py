@@ -14,13 +14,10 @@ from poolsql.configuration.job_reading import JOB_KEYS
 from poolsql.configuration.profile_reading import PROFILE_KEYS
 from poolsql.configuration.reading import HOST_KEYS, LAUNCHER_KEYS, POOL_KEYS, PROXY_KEYS, TABLES, read_fleet_file
 from poolsql.durations import parse_duration
-from poolsql.launchers.local.command import LocalOptions
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.settings import load_settings
 
 ROOT = Path(poolsql.__file__).parents[1]
-LOCAL_KEYS = tuple(field.name for field in fields(LocalOptions))
-REST_KEYS = ("preset", "base_url", "token")
 
 
 def rows(section: str) -> dict[str, str]:
@@ -34,7 +31,7 @@ def rows(section: str) -> dict[str, str]:
     ("section", "keys"),
     [
         ("pools", POOL_KEYS),
-        ("launchers", (*LAUNCHER_KEYS, *LOCAL_KEYS, *REST_KEYS)),
+        ("launchers", LAUNCHER_KEYS),
         ("proxies", PROXY_KEYS),
         ("profiles", PROFILE_KEYS),
         ("hosts", HOST_KEYS),

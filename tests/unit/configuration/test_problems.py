@@ -58,3 +58,12 @@ def test_a_secret_is_hidden_and_words_about_secrets_are_not() -> None:
         "fleet.toml:1: [launchers.l.token] [hidden] is wrong",
         "fleet.toml:1: [proxies.p.secret] its secret is given by reference, as env:NAME",
     ]
+
+
+def test_of_very_many_problems_the_first_are_told() -> None:
+    problems = Problems(Locations(TEXT))
+    for number in range(1234):
+        problems.add(("launchers", "l", "args", number), "is wrong")
+        problems.add(("launchers", "l"), f"{number} is wrong")
+    lines = FleetFileError(Path("fleet.toml"), problems.found).lines()
+    assert (len(lines), lines[-1]) == (201, "fleet.toml: and 1,035 more")
