@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-import psutil
-
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import PoolsqlError
 from poolsql.fleet.threads import Threads
+from poolsql.scheduling.memory import memory
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +26,8 @@ LOOK_AGAIN_AFTER = 1.0
 
 
 def default_most(total_memory: int | None = None) -> int:
-    """How many browsers fit into this machine's memory; at least one."""
-    total = psutil.virtual_memory().total if total_memory is None else total_memory
+    """How many browsers fit into the memory that this process may use; at least one."""
+    total = memory().total if total_memory is None else total_memory
     return max(1, total // MEMORY_PER_BROWSER)
 
 
@@ -47,7 +46,7 @@ class BrowserLimit:
         machine: str,
         worker_id: UUID,
         most: int,
-        available_memory: Callable[[], int] = lambda: psutil.virtual_memory().available,
+        available_memory: Callable[[], int] = lambda: memory().available,
     ) -> None:
         self._database = database
         self._threads = threads

@@ -49,17 +49,23 @@ class Loop:
         self._drain = drain
         self._failing = False
         self._last = elapsed_clock()
+        self._at_work = False
 
     @property
     def idle_for(self) -> float:
-        """Seconds since its last round began or ended."""
-        return elapsed_clock() - self._last
+        """Seconds since its last round; 0 while one is under way, however long it takes."""
+        return 0.0 if self._at_work else elapsed_clock() - self._last
 
     def round(self) -> None:
         """Do the work once and stamp; never raises an `Exception`."""
-        self._last = elapsed_clock()
-        note = self._do()
-        self._last = elapsed_clock()
+        self._at_work = True
+        try:
+            self._stamp_anyhow(self._do())
+        finally:
+            self._last = elapsed_clock()
+            self._at_work = False
+
+    def _stamp_anyhow(self, note: str | None) -> None:
         try:
             self.stamp(note)
         except DatabaseError as error:

@@ -250,6 +250,7 @@ def test_a_moment_without_a_zone_is_refused() -> None:
 
 def test_what_the_document_shows_is_taken() -> None:
     document = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
-    forms = re.findall(r"^\| `([\"{].*?)` \|", document, re.MULTILINE)
+    table = document.partition("| `schedule =` |")[2].partition("\n\n")[0]
+    forms = re.findall(r"^\| `([\"{].*?)` \|", table, re.MULTILINE)
     schedules = [parse_schedule(tomllib.loads(f"schedule = {form}")["schedule"]) for form in forms]
     assert {type(schedule) for schedule in schedules} == {Cron, Every, Once}
