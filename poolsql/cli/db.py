@@ -98,7 +98,7 @@ def psql(context: typer.Context) -> None:
 
 
 @app.command()
-def stop() -> None:
+def stop(as_json: AsJson = False) -> None:
     """Stop the embedded server if nobody uses it: one whose last user was killed is still there."""
     from poolsql.database.embedded import default_directory, stop_embedded_server
     from poolsql.errors import ConflictError
@@ -107,7 +107,10 @@ def stop() -> None:
     directory = default_directory(process_settings().data_dir)
     if not stop_embedded_server(directory):
         raise ConflictError(f"the embedded server in {directory} is in use; its last user will stop it")
-    output.say(f"no server runs in {directory}")
+    if as_json:
+        output.print_json({"directory": str(directory), "running": False})
+    else:
+        output.say(f"no server runs in {directory}")
 
 
 @contextmanager

@@ -25,7 +25,8 @@ COLUMNS = {
     "PID": "pid",
     "FOR": "held_for",
     "EXPIRES IN": "expires_in",
-    "NOTE": "reclaim_note",
+    "TAKEN BECAUSE": "reclaim_detail",
+    "STILL HERE BECAUSE": "reclaim_note",
 }
 
 

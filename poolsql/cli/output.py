@@ -28,14 +28,14 @@ NOTHING = "-"
 
 
 def say(text: str) -> None:
-    """Print one line."""
-    sys.stdout.write(f"{shown(text)}\n")
+    """Print one line, which may be blank."""
+    sys.stdout.write(f"{_safe(text)}\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """Print one line that is not the answer, such as progress, on standard error."""
-    sys.stderr.write(f"{shown(text)}\n")
+    sys.stderr.write(f"{_safe(text)}\n")
     sys.stderr.flush()
 
 
@@ -97,10 +97,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 def shown(value: object) -> str:
     """A value for people, on one line and redacted."""
-    from poolsql.logs import one_line
-    from poolsql.redaction import redact
-
-    return one_line(redact(_text(value)))
+    return _safe(_text(value))
 
 
 def on_terminal() -> bool:
@@ -156,6 +153,13 @@ def _text(value: object) -> str:  # noqa: PLR0911 - one return a kind
             return ", ".join(_text(item) for item in value) or NOTHING
         case _:
             return str(value)
+
+
+def _safe(text: str) -> str:
+    from poolsql.logs import one_line
+    from poolsql.redaction import redact
+
+    return one_line(redact(text))
 
 
 def _redacted(value: Any) -> Any:

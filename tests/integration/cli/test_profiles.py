@@ -70,6 +70,10 @@ def test_a_profile_is_shown_with_cooldowns_and_attempts(calls: Calls, desk: Desk
     attempt = desk.go(Outcome.BLOCKED, host=desk.host)
     shown = calls("profile", "show", key_of(desk))
     assert shown.code == 0
+    facts, cooldowns, attempts = shown.out.split("\n\n")
+    assert facts.startswith("id ")
+    assert cooldowns.startswith("COOLS DOWN ON")
+    assert attempts.startswith("LEASE")
     assert f"key                   {key_of(desk)}\n" in shown.out
     assert any(line.startswith(desk.host) and "blocked" in line for line in shown.out.splitlines())
     told = calls("profile", "show", desk.only, "--json").json
