@@ -14,4 +14,5 @@ pytest_plugins = [
     "tests.fixtures.fleets",
     "tests.fixtures.browsers",
     "tests.fixtures.clocks",
+    "tests.fixtures.real_pages",
 ]

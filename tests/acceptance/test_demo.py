@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from poolsql.demo.shop import ShopSite
-from tests.acceptance.demo_program import DemoProgram, demo_directory
+from tests.acceptance.demo_program import DemoProgram
+from tests.fixtures.programs import program_directory
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with demo_directory() as made:
+    with program_directory() as made:
         yield made
 
 
