@@ -82,11 +82,13 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         from rich.table import Table
         from rich.text import Text
 
+        # A column in which nothing stands takes the place of those that have something to tell.
+        told = [column for column in range(len(headings)) if any(row[column] != NOTHING for row in cells)]
         table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for heading in headings:
-            table.add_column(heading, overflow="fold")
+        for column in told:
+            table.add_column(headings[column], overflow="fold")
         for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(row[column]) for column in told))
         console().print(table)
         return
     lines = [list(headings), *cells]

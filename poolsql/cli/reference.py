@@ -32,7 +32,7 @@ the user's data directory, and brings its tables up to date by itself.
 - **`--json`** prints one JSON document on one line; commands that go on print one such line for each change. Keys are
   the names of columns, moments are ISO 8601 in UTC, durations are seconds. Otherwise lists are tables: with colours
   and as wide as the window (`COLUMNS`) on a terminal unless `NO_COLOR` is set, plain aligned lines elsewhere, where
-  no value is cut.
+  no value is cut and every column is shown.
 - **Times** are written as people do: `90s`, `2m`, `1h30m`; a bare number is seconds.
 - **Changes are written down** in the table `poolsql.audit`: who (`user@machine`, or what `--who` says), what, and why
   (`--reason`). A change that has been made already says so, writes nothing down, and ends with 0.

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import uuid4
@@ -27,7 +28,7 @@ from tests.integration.cli.programs import ROOT, Done, Program, address
 
 
 def test_the_version_and_nothing_else(program: Program) -> None:
-    assert program.run("--version") == Done(0, "0.1.0\n", "")
+    assert program.run("--version") == Done(0, f"{package_version()}\n", "")
 
 
 def test_help_tells_commands_and_exit_codes_on_a_narrow_terminal_too(program: Program) -> None:

@@ -117,6 +117,15 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is(monkeypatch: pytest.MonkeyPatc
     assert "\x1b[3" not in told or not without_colour
 
 
+def test_a_terminal_is_not_shown_columns_in_which_nothing_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    output.print_rows([Row("a"), Row(None)], COLUMNS, as_json=False, none="")
+    assert "NAME" in terminal.getvalue()
+    assert "VALUE" not in terminal.getvalue()
+
+
 def test_facts_leave_out_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_facts(Row("a"))
     assert capsys.readouterr().out == "name  a\n"
