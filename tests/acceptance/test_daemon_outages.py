@@ -21,6 +21,8 @@ from tests.integration.database.clusters import Cluster
 from tests.sites.numbered import NumberedSite
 
 TASKS = 5
+AWAY, BACK = "while it is away", "when it is back"
+"""When the pages answer that are being visited as the database goes away."""
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +71,13 @@ def end(daemons: Daemons, daemon: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "away"),
+    ("policy", "away", "answered"),
     [
-        pytest.param({"ttl": "15s"}, 0.0, id="a TTL of 15 s"),
-        pytest.param({}, 20.0, id="20 s of 90", marks=pytest.mark.slow),
+        pytest.param({"ttl": "15s"}, 0.0, AWAY, id="answered while it is away"),
+        pytest.param({"ttl": "15s"}, 0.0, BACK, id="answered when it is back"),
+        pytest.param({}, 20.0, AWAY, id="20 s of 90", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("answered", ["while it is away", "when it is back"])
 def test_an_outage_shorter_than_the_ttl_costs_nothing(
     policy: dict[str, str], away: float, answered: str, cluster: Cluster, daemons: Daemons, numbered: NumberedSite
 ) -> None:
@@ -83,14 +85,14 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(
     before = daemons.leases()
     cluster.stop()
     began = time.monotonic()
-    if answered == "while it is away":
+    if answered == AWAY:
         # What the pages gave cannot be written now; it must be kept.
         numbered.let_go()
     daemon.line_with("renewal failed")
     time.sleep(max(0.0, away - (time.monotonic() - began)))
     assert len(daemons.home.browsers()) == 2
     cluster.start()
-    if answered == "when it is back":
+    if answered == BACK:
         numbered.let_go()
     end(daemons, daemon)
     assert set(numbered.asked.values()) == {1}, "a page was visited twice"
@@ -102,13 +104,13 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(
 
 
 @pytest.mark.parametrize(
-    ("policy", "away", "stopped_within"),
+    ("policy", "away", "stopped_within", "answered"),
     [
-        pytest.param({"ttl": "6s"}, 0.0, 30.0, id="a TTL of 6 s"),
-        pytest.param({}, 300.0, 120.0, id="5 min of 90 s", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+        pytest.param({"ttl": "6s"}, 0.0, 30.0, AWAY, id="answered while it is away"),
+        pytest.param({"ttl": "6s"}, 0.0, 30.0, BACK, id="answered when it is back"),
+        pytest.param({}, 300.0, 120.0, BACK, id="5 min of 90 s", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )
-@pytest.mark.parametrize("answered", ["while it is away", "when it is back"])
 def test_an_outage_longer_than_the_ttl_stops_the_browsers_and_the_tasks_are_done_again(
     policy: dict[str, str],
     away: float,
@@ -122,7 +124,7 @@ def test_an_outage_longer_than_the_ttl_stops_the_browsers_and_the_tasks_are_done
     before = daemons.leases()
     cluster.stop()
     began = time.monotonic()
-    if answered == "while it is away":
+    if answered == AWAY:
         numbered.let_go()
     until(lambda: not daemons.home.browsers(), seconds=stopped_within)
     assert daemons.code_of("healthcheck") == 3
@@ -134,7 +136,7 @@ def test_an_outage_longer_than_the_ttl_stops_the_browsers_and_the_tasks_are_done
     end(daemons, daemon)
     again = [path for path, times in numbered.asked.items() if times > 1]
     assert set(again) <= {"/held/0", "/held/1"}, "a task that had not been begun was done twice"
-    if answered == "when it is back":
+    if answered == BACK:
         assert len(again) == 2, "the tasks whose leases were lost before their pages had answered are done again"
     lost = [attempt for attempt in daemons.attempts() if attempt.lease_id in {lease.id for lease in before}]
     assert [attempt.outcome for attempt in lost] == ["lease_expired"] * 2
