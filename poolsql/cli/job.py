@@ -41,7 +41,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("run")
 def run_(job: JobName, reason: Reason = None, who: Who = None, as_json: AsJson = False) -> None:
     """Fire a job now, paused or not; a daemon works on the run."""
-    from poolsql.scheduling.jobs import fire_by_hand
+    from poolsql.operations.jobs import fire_by_hand
 
     with fleet_database() as database:
         run_id = fire_by_hand(database, job, who=me(who), reason=reason)
@@ -54,7 +54,7 @@ def run_(job: JobName, reason: Reason = None, who: Who = None, as_json: AsJson =
 @app.command()
 def pause(job: JobName, reason: Reason = None, who: Who = None, as_json: AsJson = False) -> None:
     """Let a job fire no more until it is resumed; an open run goes on."""
-    from poolsql.scheduling.jobs import pause_job
+    from poolsql.operations.jobs import pause_job
 
     with fleet_database() as database:
         changed = pause_job(database, job, who=me(who), reason=reason)
@@ -64,7 +64,7 @@ def pause(job: JobName, reason: Reason = None, who: Who = None, as_json: AsJson 
 @app.command()
 def resume(job: JobName, reason: Reason = None, who: Who = None, as_json: AsJson = False) -> None:
     """Let a paused job fire again, from its next instant on; what it missed is not made up for."""
-    from poolsql.scheduling.jobs import resume_job
+    from poolsql.operations.jobs import resume_job
 
     with fleet_database() as database:
         changed = resume_job(database, job, who=me(who), reason=reason)

@@ -15,7 +15,7 @@ from poolsql.scraping.states import RunState, TaskState
 
 if TYPE_CHECKING:
     from poolsql.database.engine import Database
-    from poolsql.scheduling.runs import RunRow
+    from poolsql.operations.runs import RunRow
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at a run that is being watched."""
@@ -60,8 +60,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first."""
-    from poolsql.scheduling.jobs import find_job
-    from poolsql.scheduling.runs import list_runs
+    from poolsql.operations.jobs import find_job
+    from poolsql.operations.runs import list_runs
 
     with fleet_database() as database:
         if job is not None:
@@ -78,7 +78,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a run and its tasks; results are what 'result export' is for."""
-    from poolsql.scheduling.runs import find_run, list_tasks
+    from poolsql.operations.runs import find_run, list_tasks
 
     with fleet_database() as database:
         found = find_run(database, run)
@@ -105,7 +105,7 @@ def watch(run: RunId, as_json: AsJson = False) -> None:
 @app.command()
 def cancel(run: RunId, reason: Reason = None, who: Who = None, as_json: AsJson = False) -> None:
     """End a run: what waits is not tried any more, what is being visited ends with its visit."""
-    from poolsql.scheduling.runs import cancel_run, find_run
+    from poolsql.operations.runs import cancel_run, find_run
 
     with fleet_database() as database:
         before = find_run(database, run)
@@ -126,7 +126,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Open a run again and try its failed tasks anew."""
-    from poolsql.scheduling.runs import retry_run
+    from poolsql.operations.runs import retry_run
 
     with fleet_database() as database:
         count = retry_run(database, run, only_failed=not every, who=me(who), reason=reason)
@@ -137,7 +137,7 @@ def retry(
 
 
 def _watch(database: Database, run_id: int, *, as_json: bool) -> RunRow:
-    from poolsql.scheduling.runs import find_run
+    from poolsql.operations.runs import find_run
 
     found = find_run(database, run_id)
     if output.on_terminal() and not as_json:
@@ -161,7 +161,7 @@ def _watch(database: Database, run_id: int, *, as_json: bool) -> RunRow:
 def _draw(database: Database, found: RunRow) -> RunRow:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from poolsql.scheduling.runs import find_run
+    from poolsql.operations.runs import find_run
 
     columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=output.console()) as progress:

@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from poolsql.database.engine import Database
-from poolsql.database.tables import jobs, runs, tasks
+from poolsql.database.tables import jobs, profiles, runs, tasks
 from poolsql.errors import ConflictError
 from poolsql.operations.formats import Format
-from poolsql.scheduling.jobs import find_job
-from poolsql.scheduling.runs import find_run, results
+from poolsql.operations.jobs import find_job
+from poolsql.operations.runs import find_run
 from poolsql.scraping.states import TaskState
+from poolsql.text import clean_text
 
 COLUMNS = ("run", "task", "url", "host", "profile", "seed", "parameters", "finished_at")
 """What each result is told with; the columns of its own fields follow."""
+
+RESULTS_AT_ONCE = 1000
+"""Rows that an export holds in memory."""
 
 # What a spreadsheet would run as a formula. A number with a sign is none.
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -34,6 +38,39 @@ class Source:
 
     run: int | None = None
     job: str | None = None
+
+
+def results(database: Database, source: Source) -> Iterator[Mapping[str, Any]]:
+    """Results of tasks that are done, oldest first, streamed.
+
+    Each has run, task, url, host, profile, seed, parameters, finished_at and result. The database is asked in
+    portions, so that a slow reader holds no snapshot.
+    """
+    query = (
+        _of(
+            source,
+            tasks.c.run_id.label("run"),
+            tasks.c.id.label("task"),
+            tasks.c.url,
+            tasks.c.host,
+            profiles.c.key.label("profile"),
+            tasks.c.visited_seed.label("seed"),
+            tasks.c.parameters,
+            tasks.c.changed_at.label("finished_at"),
+            tasks.c.result,
+        )
+        .outerjoin(profiles, profiles.c.id == tasks.c.visited_by)
+        .order_by(tasks.c.id)
+        .limit(RESULTS_AT_ONCE)
+    )
+    after = 0
+    while True:
+        with database.connect() as connection:
+            rows = [dict(row) for row in connection.execute(query.where(tasks.c.id > after)).mappings()]
+        yield from rows
+        if len(rows) < RESULTS_AT_ONCE:
+            return
+        after = rows[-1]["task"]
 
 
 def export_results(database: Database, out: TextIO, source: Source, *, how: Format, raw: bool = False) -> int:
@@ -58,7 +95,7 @@ def export_results(database: Database, out: TextIO, source: Source, *, how: Form
         find_run(database, source.run)
     if source.job is not None:
         find_job(database, source.job)
-    rows = results(database, run_id=source.run, job=source.job)
+    rows = results(database, source)
     match how:
         case Format.JSONL:
             return _write_lines(rows, out)
@@ -97,21 +134,27 @@ def _write_table(
 
 def _fields(database: Database, source: Source) -> tuple[list[str], datetime]:
     """The fields that the results have now, and the moment of that now."""
-    chosen = (
-        select(tasks.c.result)
-        .join(runs, runs.c.id == tasks.c.run_id)
-        .outerjoin(jobs, jobs.c.id == runs.c.job_id)
-        .where(tasks.c.state == TaskState.DONE.value, func.jsonb_typeof(tasks.c.result) == "object")
-    )
-    if source.run is not None:
-        chosen = chosen.where(tasks.c.run_id == source.run)
-    if source.job is not None:
-        chosen = chosen.where(jobs.c.name == source.job)
-    found = chosen.subquery()
+    found = _of(source, tasks.c.result).where(func.jsonb_typeof(tasks.c.result) == "object").subquery()
     with database.connect() as connection:
         until: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
         fields = connection.execute(select(func.jsonb_object_keys(found.c.result)).distinct()).scalars().all()
     return sorted(fields), until
+
+
+def _of(source: Source, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Tasks that are done, of a source."""
+    query = (
+        select(*columns)
+        .select_from(tasks)
+        .join(runs, runs.c.id == tasks.c.run_id)
+        .outerjoin(jobs, jobs.c.id == runs.c.job_id)
+        .where(tasks.c.state == TaskState.DONE.value)
+    )
+    if source.run is not None:
+        query = query.where(tasks.c.run_id == source.run)
+    if source.job is not None:
+        query = query.where(jobs.c.name == clean_text(source.job))
+    return query
 
 
 def _object(result: Any) -> Mapping[str, Any]:

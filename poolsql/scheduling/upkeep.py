@@ -8,11 +8,11 @@ from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.launchers.processes import ProcessIdentity, is_alive
 from poolsql.leasing.worker import sign_off, signed_on
-from poolsql.scheduling.runs import CANCEL_TASKS
 from poolsql.scraping.tasks import end_runs
 
 log = logging.getLogger(__name__)
 
+CANCEL_TASKS = Statement.load("poolsql.scheduling", "cancel_tasks")
 FORGET_STAMPS = Statement.load("poolsql.scheduling", "forget_stamps")
 
 

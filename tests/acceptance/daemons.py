@@ -15,7 +15,7 @@ from poolsql.configuration.applying import apply_plan
 from poolsql.configuration.planning import plan
 from poolsql.configuration.reading import read_fleet_file
 from poolsql.database.engine import Database
-from poolsql.scheduling.jobs import fire_by_hand
+from poolsql.operations.jobs import fire_by_hand
 from poolsql.settings import load_settings
 from tests.fixtures.browsers import OFFLINE
 from tests.fixtures.conditions import until

@@ -15,11 +15,9 @@ from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
 from poolsql.settings import Settings
-from tests.fixtures.fleets import Desk
 from tests.integration.cli.calls import Calls
 from tests.integration.cli.programs import Program, address
 from tests.integration.database.clusters import Cluster
-from tests.integration.scheduling.jobs import Jobs
 
 
 @pytest.fixture
@@ -52,14 +50,6 @@ def calls(
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     monkeypatch.chdir(tmp_path)
     return Calls(capsys)
-
-
-@pytest.fixture
-def jobs(desk: Desk) -> Iterator[Jobs]:
-    """Makes jobs of the desk's pool; they are gone when the test is over."""
-    made = Jobs(desk.database, desk)
-    yield made
-    made.remove_all()
 
 
 @pytest.fixture

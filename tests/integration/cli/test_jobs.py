@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poolsql.scheduling.runs import find_run
+from poolsql.operations.runs import find_run
 from tests.fixtures.fleets import Desk
 from tests.integration.cli.audits import audited_since, last_audit
 from tests.integration.cli.calls import Calls

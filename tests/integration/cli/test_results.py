@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from poolsql.scheduling import runs as scheduling_runs
+from poolsql.operations import results as operations_results
 from tests.fixtures.fleets import Desk
 from tests.integration.cli.calls import Calls
 from tests.integration.scheduling.jobs import Jobs
@@ -96,7 +96,7 @@ def test_no_spreadsheet_runs_what_a_page_says(calls: Calls, jobs: Jobs, text: st
 def test_results_are_read_in_portions_and_chosen_by_job(
     calls: Calls, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling_runs, "RESULTS_AT_ONCE", 2)
+    monkeypatch.setattr(operations_results, "RESULTS_AT_ONCE", 2)
     name = jobs.define(overlap=True)
     for _ in range(2):
         done(jobs, calls, *({"number": number} for number in range(3)), name=name)

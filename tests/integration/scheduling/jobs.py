@@ -11,10 +11,13 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from poolsql.database.engine import Database
+from poolsql.operations.jobs import fire_by_hand
 from poolsql.scheduling.jobs import define_job
 from poolsql.scheduling.misfires import Misfire
+from poolsql.scheduling.preparing import prepare_runs
 from poolsql.scheduling.schedules import parse_schedule
 from tests.fixtures.fleets import Desk
+from tests.integration.scraping.runs import Run
 
 NO_TARGETS = {"query": "SELECT ''::text AS url WHERE false"}
 """A run of it is over as soon as it has been prepared."""
@@ -59,6 +62,14 @@ class Jobs:
                 )
         self.names.append(name)
         return name
+
+    def fired(self, tasks: int = 2, *, name: str | None = None, **values: Any) -> Run:
+        """The run of a job that was fired by hand, with so many tasks that have seeds."""
+        urls = [f"https://{self.desk.host}/{number}" for number in range(tasks)]
+        targets = {"list": [{"url": url, "seed": f"s-{number}"} for number, url in enumerate(urls)]}
+        run_id = fire_by_hand(self.desk.database, name or self.define(None, targets=targets, **values), who="test")
+        prepare_runs(self.desk.database, own=[run_id])
+        return Run(self.desk, run_id)
 
     def runs(self, name: str) -> list[Any]:
         """The runs of a job, in order of their instants."""

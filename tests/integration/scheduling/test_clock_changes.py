@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from poolsql.scheduling.jobs import find_job
+from poolsql.operations.jobs import find_job
 from tests.fixtures.clocks import MovedClock
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk

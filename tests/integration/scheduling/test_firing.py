@@ -11,8 +11,9 @@ from psycopg.types.json import Jsonb
 
 from poolsql.database.engine import Database
 from poolsql.errors import BadInputError
+from poolsql.operations.jobs import find_job, pause_job, resume_job
 from poolsql.scheduling.firing import FIRE, Firing
-from poolsql.scheduling.jobs import find_job, pause_job, remove_job, resume_job
+from poolsql.scheduling.jobs import remove_job
 from poolsql.scheduling.misfires import Misfire
 from poolsql.settings import Settings
 from tests.fixtures.clocks import MovedClock

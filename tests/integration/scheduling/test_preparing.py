@@ -13,8 +13,8 @@ import pytest
 
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 from poolsql.leasing import registry
+from poolsql.operations.jobs import fire_by_hand
 from poolsql.scheduling.firing import Firing
-from poolsql.scheduling.jobs import fire_by_hand
 from poolsql.scheduling.preparing import LEFT_TO_OTHERS, prepare_runs
 from poolsql.scheduling.targets import TargetSource, check_query, read_targets
 from tests.fixtures.clocks import MovedClock

@@ -1,8 +1,8 @@
-"""Runs and their tasks as an operator sees them: listed, cancelled, tried again, their results exported."""
+"""Runs and their tasks as an operator sees them: listed, cancelled, tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,17 +11,12 @@ from sqlalchemy import Connection, RowMapping, Select, func, select, text, updat
 from sqlalchemy.exc import IntegrityError
 
 from poolsql.database.engine import Database
-from poolsql.database.statements import Statement
 from poolsql.database.tables import jobs, pools, profiles, runs, tasks
 from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing.audit import record
+from poolsql.scheduling.upkeep import CANCEL_TASKS
 from poolsql.scraping.states import RunState, TaskState
 from poolsql.text import clean_text
-
-CANCEL_TASKS = Statement.load("poolsql.scheduling", "cancel_tasks")
-
-RESULTS_AT_ONCE = 1000
-"""Rows that an export holds in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,45 +99,6 @@ def list_tasks(
         query = query.where(tasks.c.state == state.value)
     with database.connect() as connection:
         return [_task(row) for row in connection.execute(query).mappings()]
-
-
-def results(database: Database, *, run_id: int | None = None, job: str | None = None) -> Iterator[Mapping[str, Any]]:
-    """Results of tasks that are done, of one run, of all runs of a job, or all; oldest first, streamed.
-
-    Each has run, task, url, host, profile, seed, parameters, finished_at and result. The database is asked in
-    portions, so that a slow reader holds no snapshot.
-    """
-    after = 0
-    while True:
-        query = (
-            select(
-                tasks.c.run_id.label("run"),
-                tasks.c.id.label("task"),
-                tasks.c.url,
-                tasks.c.host,
-                profiles.c.key.label("profile"),
-                tasks.c.visited_seed.label("seed"),
-                tasks.c.parameters,
-                tasks.c.changed_at.label("finished_at"),
-                tasks.c.result,
-            )
-            .join(runs, runs.c.id == tasks.c.run_id)
-            .outerjoin(jobs, jobs.c.id == runs.c.job_id)
-            .outerjoin(profiles, profiles.c.id == tasks.c.visited_by)
-            .where(tasks.c.state == TaskState.DONE.value, tasks.c.id > after)
-            .order_by(tasks.c.id)
-            .limit(RESULTS_AT_ONCE)
-        )
-        if run_id is not None:
-            query = query.where(tasks.c.run_id == run_id)
-        if job is not None:
-            query = query.where(jobs.c.name == clean_text(job))
-        with database.connect() as connection:
-            rows = [dict(row) for row in connection.execute(query).mappings()]
-        yield from rows
-        if len(rows) < RESULTS_AT_ONCE:
-            return
-        after = rows[-1]["task"]
 
 
 def cancel_run(database: Database, run_id: int, *, who: str, reason: str | None = None) -> RunRow:
