@@ -69,8 +69,11 @@ class BrowserHandle:
     cdp_url: str | None = None
     variables: Mapping[str, Any] | None = None
     """What the launcher fills into its requests about this browser, besides the profile's key; never a secret."""
-    prepared_at: float | None = None
-    """When it was prepared, in seconds since 1970 on its machine's clock, where the launcher needs to know."""
+    reclaiming_for: float | None = None
+    """For how many seconds its lease has been reclaiming, by the database's clock: no start of it was recorded since.
+
+    Only the reaper knows; None for everybody else.
+    """
 
     def started(self, *, cdp_url: str, pid: int | None = None, process_started: str | None = None) -> BrowserHandle:
         """The same browser, once its address is known, and its process where the launcher sees it."""

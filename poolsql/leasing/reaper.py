@@ -33,7 +33,10 @@ CLAIM_SECONDS = 30.0
 
 StopBrowser = Callable[[Mapping[str, Any]], str]
 """Stops the browser that a lease recorded, proves it, and returns the rung of the stop ladder that did it; raises a
-`PoolsqlError` when the browser may still run. Given in from above: leasing knows no launcher."""
+`PoolsqlError` when the browser may still run. Given in from above: leasing knows no launcher.
+
+It is given the record, and as ``reclaiming_for`` in it the seconds since the lease was taken back, by the database's
+clock: the clocks of machines prove nothing."""
 
 
 @dataclass(slots=True)

@@ -65,11 +65,6 @@ class RestLauncher:
         """How long a start may take with all its tries: the option ``start_timeout``."""
         return self._options.start_timeout
 
-    @property
-    def secret_references(self) -> tuple[str, ...]:
-        """The references (``env:NAME``, ``file:/path``) of the secrets that its requests need."""
-        return self._options.secret_references
-
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Make sure that a profile, or one start, can have these options: ``headless`` and the launcher's variables.
 
@@ -91,7 +86,6 @@ class RestLauncher:
             machine=self._machine,
             profile_key=request.profile_key,
             variables=values,
-            prepared_at=time.time(),
         )
 
     def start(self, request: LaunchRequest, handle: BrowserHandle, *, timeout: float) -> BrowserHandle:
@@ -156,9 +150,10 @@ class RestLauncher:
             raise LaunchFailedError(f"profile {key}: {error}", fault=LaunchFault.PROFILE) from error
 
     def _is_settled(self, handle: BrowserHandle) -> bool:
-        # The last request of its start was sent within the start's time; the product may have been at it for longer.
+        # Its start was recorded before the lease was taken back, and sent its last request within its time; the
+        # product may have been at it for longer.
         unsettled_for = self._options.start_timeout + SETTLE_SECONDS
-        return handle.prepared_at is None or time.time() - handle.prepared_at >= unsettled_for
+        return handle.reclaiming_for is not None and handle.reclaiming_for >= unsettled_for
 
     def _stop_values(self, handle: BrowserHandle) -> dict[str, Value]:
         # As they were when it was started, with what the launcher's actions need by now.

@@ -69,12 +69,6 @@ class RestOptions:
     variables: Mapping[str, Value]
     """What fills the places, ``headless`` among them; a profile or one start may have other values."""
 
-    @property
-    def secret_references(self) -> tuple[str, ...]:
-        """The references of all secrets that its requests need."""
-        found = [self.token, *(header.reference for header in self.headers)]
-        return tuple(reference for reference in found if reference is not None)
-
     def values(self, options: Mapping[str, Any]) -> dict[str, Value]:
         """The variables with those of a profile or one start, which win.
 

@@ -17,4 +17,7 @@ SET reclaim_tries = leases.reclaim_tries + 1,
         + make_interval(secs => %(claim_seconds)s::float8) * power(2, least(5, leases.reclaim_tries))
 FROM lease
 WHERE leases.id = lease.id
-RETURNING leases.id AS lease_id, leases.token, leases.browser
+RETURNING leases.id AS lease_id, leases.token,
+    leases.browser || jsonb_build_object(
+        'reclaiming_for', extract(epoch FROM clock_timestamp() - leases.reclaim_since)
+    ) AS browser

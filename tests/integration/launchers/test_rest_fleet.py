@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -179,7 +180,7 @@ def test_a_refused_token_opens_the_breaker_and_pauses_nobody_i5(
 
 
 def test_a_browser_that_may_run_keeps_its_profile_until_the_product_confirms_its_stop_i3(
-    fleet: Fleet, shop: Pool, product: JustBrowser, database: Database
+    fleet: Fleet, shop: Pool, product: JustBrowser, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(database, shop)
     product.always("start", Trouble.LOST_ANSWER)
@@ -194,9 +195,12 @@ def test_a_browser_that_may_run_keeps_its_profile_until_the_product_confirms_its
     assert product.runs("profile_1")
     product.behave()
     ledger.make_due()
-    assert fleet.reap().stuck == 1, "the start that nobody saw end may still be under way"
+    with monkeypatch.context() as changed:
+        now = time.time
+        changed.setattr(time, "time", lambda: now() + 3600)
+        assert fleet.reap().stuck == 1, "the start that nobody saw end may still be under way"
     with database.connect() as connection:
-        connection.execute(text("UPDATE poolsql.leases SET browser = browser || '{\"prepared_at\": 0}'"))
+        connection.execute(text("UPDATE poolsql.leases SET reclaim_since = reclaim_since - interval '80 s'"))
     ledger.make_due()
     (attempt,) = fleet.reap().attempts
     assert attempt.outcome == "launch_failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -177,7 +178,7 @@ def test_a_profile_is_not_offered_before_its_browser_has_stopped_i3(desk: Desk, 
     def stop(browser: Mapping[str, Any]) -> str:
         offered.append(desk.grant())
         assert desk.lease_row(granted.lease_id).state == "reclaiming"
-        assert browser == {"pid": 1}
+        assert browser["pid"] == 1
         return "kill"
 
     dead = [desk.worker.id] if how == "worker died" else []
@@ -309,6 +310,33 @@ def test_a_lease_whose_browser_does_not_stop_blocks_no_other_i3(new_desk: Callab
     )
 
 
+def test_the_database_clock_tells_for_how_long_a_lease_has_been_reclaiming_i6(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = desk.lease()
+    lease.browser_starting({"pid": 1, "reclaiming_for": None}, machine=None, directory=None)
+    lease.release()
+    told: list[float] = []
+
+    def refuse_to_stop(browser: Mapping[str, Any]) -> str:
+        told.append(browser["reclaiming_for"])
+        raise StopNotProvenError("still there, says the test")
+
+    # Whatever the clock of this machine says.
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    reaper = desk.reaper(stop_browser=refuse_to_stop)
+    assert reaper.run_once().stuck == 1
+    desk.execute(
+        "UPDATE poolsql.leases SET reclaim_since = reclaim_since - interval '100 s', reclaim_next_at = "
+        "clock_timestamp() WHERE id = :id",
+        id=lease.id,
+    )
+    assert reaper.run_once().stuck == 1
+    least, then = told
+    assert least >= 0
+    assert 100 < then - least < 1000, "in seconds"
+
+
 def test_a_browser_is_stopped_on_its_own_machine_only_i3(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(profiles=2)
     pinned, loose = desk.granted(), desk.granted()
@@ -399,13 +427,13 @@ def test_a_fenced_lease_is_ended_by_the_reaper_also_without_a_browser_i2(new_des
     for lease in (with_browser, without):
         with pytest.raises(LeaseLostError, match="is being reclaimed"):
             lease.release(stop_rung="term")
-    stopped: list[object] = []
+    stopped: list[int] = []
 
     def stop(browser: Mapping[str, Any]) -> str:
-        stopped.append(browser)
+        stopped.append(browser["pid"])
         return "term"
 
     reaped = desk.reaper(stop_browser=stop).run_once()
     assert (reaped.stuck, {attempt.lease_id for attempt in reaped.attempts}) == (0, {with_browser.id, without.id})
-    assert stopped == [{"pid": 1}]
+    assert stopped == [1]
     assert desk.attempt(without.id).stop_rung is None

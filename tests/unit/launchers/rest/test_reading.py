@@ -57,7 +57,7 @@ def test_the_preset_is_the_api_that_the_product_has() -> None:
     assert options.start.body.fill(values) == {"headless": False}
     assert (options.stop.body, options.status) == (None, None)
     assert options.cdp_url.text == "data.cdp_url"
-    assert options.secret_references == ("env:JB_TOKEN",)
+    assert options.token == "env:JB_TOKEN"
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -75,7 +75,7 @@ def test_everything_can_be_said_without_a_preset() -> None:
     assert options.start.success.problem({"status": {"error_code": "X"}}) is not None
     assert options.status_rule is not None
     assert options.status_rule.state({"data": {"status": "Inactive"}}) is BrowserState.STOPPED
-    assert options.secret_references == ("file:/run/secrets/key",)
+    assert [header.reference for header in options.headers] == ["file:/run/secrets/key", None]
 
 
 def test_own_values_win_over_the_preset_and_leave_the_rest_of_it() -> None:
@@ -215,7 +215,6 @@ def test_the_handle_keeps_what_a_stop_needs_to_name_the_profile() -> None:
     handle = launcher.prepare(request)
     assert handle.variables == {"headless": True, "folder": "other"}
     assert launcher._stop_values(handle) == {"headless": True, "folder": "other", "id": "p1"}
-    assert handle.prepared_at is not None
     assert type(handle).from_json(handle.to_json()) == handle
 
 
