@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+from tenacity import Retrying
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.addresses import readable
@@ -43,6 +44,7 @@ class Database:
         self.engine = _engine(url, connection_arguments(url, settings), pool_size)
         self._failed_at = float("-inf")
         self._closed = False
+        self._hurried = False
         event.listen(self.engine, "checkin", self._stamp)
         event.listen(self.engine, "checkout", self._check)
 
@@ -63,7 +65,7 @@ class Database:
             DatabaseError: As `run`.
         """
         with self._translated():
-            return retrying(self.address, patience=self.patience if patience is None else patience)(work)
+            return self._retrying(self.patience if patience is None else patience)(work)
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
@@ -89,7 +91,7 @@ class Database:
             DatabaseUnavailableError: No connection could be made for `self.patience` seconds, or it was lost.
             DatabaseError: Anything else that Postgres refused.
         """
-        with self._translated(), retrying(self.address, patience=self.patience)(self._answering) as connection:
+        with self._translated(), self._retrying(self.patience)(self._answering) as connection:
             try:
                 yield connection
             except (psycopg.Error, DBAPIError) as error:
@@ -108,6 +110,10 @@ class Database:
         with self.connect() as connection, transaction_on(connection):
             yield connection
 
+    def hurry(self) -> None:
+        """Lose all patience, also of work that is being tried again just now: this process has to end."""
+        self._hurried = True
+
     def close(self) -> None:
         """Close all idle connections; those in use are closed when they come back, and no new one is made."""
         self._closed = True
@@ -119,6 +125,9 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<Database {self.address}>"
+
+    def _retrying(self, patience: float) -> Retrying:
+        return retrying(self.address, patience=patience, hurried=lambda: self._hurried)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

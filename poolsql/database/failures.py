@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from enum import StrEnum, auto
 from typing import cast
 
@@ -135,7 +136,7 @@ def _unavailable(cause: BaseException, reason: str) -> str:
     return f"cannot be reached: {reason}; check the address and that the server runs"
 
 
-def retrying(address: str, *, patience: float) -> Retrying:
+def retrying(address: str, *, patience: float, hurried: Callable[[], bool] = lambda: False) -> Retrying:
     """Tries for one piece of work that may be repeated: contention fast, lost connections with a growing pause.
 
     The work has to be safe to repeat after a commit whose answer was lost: guarded by a token or a request id.
@@ -144,6 +145,7 @@ def retrying(address: str, *, patience: float) -> Retrying:
         address: Of the database, for the log.
         patience: Seconds after which it is given up. Contention is also given up after `CONTENTION_TRIES`, but
             tried `LEAST_CONTENTION_TRIES` times in any case.
+        hurried: Asked after each try: whether the patience has ended meanwhile.
     """
     fast = wait_random(0.005, 0.05)
     slow = wait_random_exponential(multiplier=0.1, max=2.0)
@@ -152,7 +154,7 @@ def retrying(address: str, *, patience: float) -> Retrying:
         return slow(state) if classify(_error(state)) is Failure.CONNECTION else fast(state)
 
     def give_up(state: RetryCallState) -> bool:
-        late = (state.seconds_since_start or 0.0) >= patience
+        late = hurried() or (state.seconds_since_start or 0.0) >= patience
         if classify(_error(state)) is Failure.CONNECTION:
             return late
         tries = state.attempt_number

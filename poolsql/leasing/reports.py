@@ -16,6 +16,7 @@ from poolsql.errors import LaunchFault, LeaseLostError, UnknownLeaseError
 from poolsql.leasing.outcomes import Outcome, StartVerdict
 from poolsql.leasing.states import EndedBy, LeaseState
 from poolsql.leasing.worker import Worker
+from poolsql.redaction import redact
 from poolsql.text import clean_json, clean_text
 
 RENEW = Statement.load("poolsql.leasing", "renew")
@@ -60,10 +61,10 @@ class Visit:
         return {
             "outcome": self.outcome.value,
             "seconds": self.seconds,
-            "host": cleaned(self.host),
-            "task": cleaned(self.task),
+            "host": _kept(self.host),
+            "task": _kept(self.task),
             "task_id": self.task_id,
-            "url": cleaned(self.url),
+            "url": _kept(self.url),
             "status": self.status,
             "detail": cleaned(self.detail),
             "bytes": self.bytes,
@@ -167,7 +168,7 @@ def release(
         "token": name.token,
         "outcome": outcome.value if outcome is not None else None,
         "detail": cleaned(detail),
-        "host": cleaned(host),
+        "host": _kept(host),
         "retry_after": retry_after,
         "stop_rung": stop_rung,
         "hold": hold,
@@ -287,7 +288,12 @@ def refuse(
 
 
 def cleaned(text: str | None) -> str | None:
-    """Text as Postgres can keep it: a page may say anything, and none of it may keep a report out."""
+    """A detail as history may keep it: storable whatever a page said, and without secrets (I11)."""
+    return redact(clean_text(text)) if text is not None else None
+
+
+def _kept(text: str | None) -> str | None:
+    """A name as Postgres can keep it: a page may say anything, and none of it may keep a report out."""
     return clean_text(text) if text is not None else None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
+from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import PoolsqlError
@@ -20,6 +22,9 @@ BROWSERS_HERE = Statement.load("poolsql.scheduling", "browsers_here")
 
 MEMORY_PER_BROWSER = 600 * 1024 * 1024
 """Bytes: what a headed browser takes with a heavy page; a headless one takes a third."""
+
+GROWS_FOR = 10.0
+"""Seconds after which a browser that got its seat shows in the machine's memory."""
 
 LOOK_AGAIN_AFTER = 1.0
 """Seconds between two looks at a machine that is full."""
@@ -35,7 +40,8 @@ class BrowserLimit:
     """Seats for browsers, taken in order of asking.
 
     A seat is given when this process has fewer than `most`, all processes of the machine together too, and the
-    memory for one more is there. Two processes that look at the same moment may exceed the machine's number by one.
+    memory for one more is there. Other processes' browsers count from their start on, so several daemons of one
+    machine that begin at the same moment may exceed its number until the first of their browsers has stopped.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class BrowserLimit:
         self._seats = asyncio.Semaphore(most)
         self._turn = asyncio.Lock()
         self._taken = 0
+        self._given: deque[float] = deque()
         self._told = ""
 
     @property
@@ -75,6 +82,7 @@ class BrowserLimit:
                     await asyncio.sleep(LOOK_AGAIN_AFTER)
                 self._told = ""
                 self._taken += 1
+                self._given.append(elapsed_clock())
             try:
                 yield
             finally:
@@ -82,7 +90,9 @@ class BrowserLimit:
 
     async def _full(self) -> str | None:
         """Why another browser would be too much; None: there is room."""
-        if self._available_memory() < MEMORY_PER_BROWSER and self._taken:
+        while self._given and elapsed_clock() - self._given[0] > GROWS_FOR:
+            self._given.popleft()
+        if self._taken and self._available_memory() < MEMORY_PER_BROWSER * (1 + len(self._given)):
             return "the machine's memory is nearly used up"
         try:
             others = await self._threads.run(lambda: self._database.run(BROWSERS_HERE, self._others)[0].browsers)

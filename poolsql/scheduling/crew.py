@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,11 +12,13 @@ from typing import Any
 from playwright.async_api import Playwright, async_playwright
 
 from poolsql.database.statements import Statement
-from poolsql.errors import BadInputError, DatabaseError
+from poolsql.errors import DatabaseError, PoolsqlError
 from poolsql.fleet.fleet import Fleet
 from poolsql.fleet.threads import Threads
+from poolsql.leasing.reports import cleaned
 from poolsql.scheduling.browser_limit import BrowserLimit
 from poolsql.scheduling.definitions import JobDefinition
+from poolsql.scheduling.loops import Stamps
 from poolsql.scraping.runner import DriverLostError, Runner
 from poolsql.scraping.runner_options import RunnerOptions
 
@@ -44,18 +45,18 @@ class _Work:
 class Crew:
     """Works on every open run of every job until it is told to finish."""
 
-    def __init__(
-        self, fleet: Fleet, limit: BrowserLimit, threads: Threads, *, stamp: Callable[[str | None], None]
-    ) -> None:
+    def __init__(self, fleet: Fleet, limit: BrowserLimit, threads: Threads, *, stamps: Stamps) -> None:
         """Set up a crew.
 
         Args:
-            stamp: Called in a thread after each look for runs, with what went wrong or None.
+            limit: Seats for its browsers.
+            threads: For what blocks.
+            stamps: Told of each look for runs.
         """
         self._fleet = fleet
         self._limit = limit
         self._threads = threads
-        self._stamp = stamp
+        self._stamps = stamps
         self._works: dict[int, _Work] = {}
         self._not_before: dict[int, float] = {}
         self._finishing = asyncio.Event()
@@ -89,7 +90,7 @@ class Crew:
                 log.exception("looking for runs failed unexpectedly, trying again")
                 note = f"{type(error).__name__}: {error}"
             with contextlib.suppress(Exception):
-                await self._threads.run(partial(self._stamp, note))
+                await self._threads.run(partial(self._stamps.write, "work", every=LOOK_EVERY, problem=note))
             self._clear_away()
             if self._finishing.is_set() and not self._works:
                 return
@@ -109,17 +110,24 @@ class Crew:
                 continue
             try:
                 runner = await self._threads.run(partial(self._runner, row))
-            except BadInputError as error:
-                # Others may have its handler; this process looks again when somebody had time to mend it.
-                log.error("run %d of %s cannot be worked on here: %s", row.id, row.name, error)  # noqa: TRY400
-                self._not_before[row.id] = now + TRY_AGAIN_AFTER
-                note = f"on {self._fleet.settings.machine}: {error}"
-                await self._threads.run(partial(self._note, row.id, note))
+            except DatabaseError:
+                raise
+            except Exception as error:  # noqa: BLE001 - told there; the other runs are worked on
+                await self._leave_to_others(row, error)
                 continue
             if self._finishing.is_set():
                 return
             log.info("working on run %d of %s", row.id, row.name, extra={"run": row.id})
             self._works[row.id] = _Work(runner, asyncio.create_task(runner.run(playwright), name=f"run {row.id}"))
+
+    async def _leave_to_others(self, row: Any, error: Exception) -> None:
+        """Others may have its handler; this process looks again when somebody had time to mend it."""
+        unexpected = None if isinstance(error, PoolsqlError) else error
+        log.error("run %d of %s cannot be worked on here: %s", row.id, row.name, error, exc_info=unexpected)
+        self._not_before[row.id] = asyncio.get_running_loop().time() + TRY_AGAIN_AFTER
+        note = cleaned(f"on {self._fleet.settings.machine}: {error}")
+        parameters = {"run_id": row.id, "note": note}
+        await self._threads.run(lambda: self._fleet.database.run(NOTE_RUN, parameters))
 
     def _runner(self, row: Any) -> Runner:
         definition = JobDefinition.parse(row.definition)
@@ -136,9 +144,6 @@ class Crew:
         )
         pool = self._fleet.pool(row.pool)
         return Runner(self._fleet, pool, row.id, definition.load_handler(), options, seat=self._limit.seat)
-
-    def _note(self, run_id: int, note: str) -> None:
-        self._fleet.database.run(NOTE_RUN, {"run_id": run_id, "note": note})
 
     def _clear_away(self) -> None:
         """Forget the runs that have ended here; one that is still open is taken on again.

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from poolsql.fleet.threads import Threads
 from poolsql.scheduling.browser_limit import BrowserLimit, default_most
 from poolsql.scheduling.crew import LOOK_EVERY, Crew
 from poolsql.scheduling.firing import Firing
-from poolsql.scheduling.loops import Loop
+from poolsql.scheduling.loops import Loop, Stamps
 from poolsql.scheduling.preparing import prepare_runs
 from poolsql.scheduling.upkeep import tidy
 
@@ -45,6 +45,9 @@ may have been set back."""
 
 DEFAULT_GRACE = 20.0
 """Seconds that tasks under way get to end by themselves when the daemon is told to stop."""
+
+REPORTS_WITHIN = 15.0
+"""Seconds after the grace in which browsers are stopped and reports are written; then nothing is tried again."""
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGBREAK] if hasattr(signal, "SIGBREAK") else [])
 
@@ -107,13 +110,15 @@ class Daemon:
         limit = BrowserLimit(
             database, threads, machine=self._fleet.settings.machine, worker_id=worker.id, most=self._most
         )
+        stamps = Stamps(database, worker, drain=self._drain)
+        machine = self._fleet.settings.machine
         loops = [
-            self._new_loop("fire", self._fire, FIRE_EVERY),
-            self._new_loop("reap", self._fleet.reap, REAP_EVERY),
-            self._new_loop("retire", self._fleet.retire_due, RETIRE_EVERY),
-            self._new_loop("tidy", lambda: tidy(database, self._fleet.settings.machine), TIDY_EVERY),
+            Loop("fire", self._fire, every=FIRE_EVERY, stamps=stamps),
+            Loop("reap", self._fleet.reap, every=REAP_EVERY, stamps=stamps),
+            Loop("retire", self._fleet.retire_due, every=RETIRE_EVERY, stamps=stamps),
+            Loop("tidy", lambda: tidy(database, machine), every=TIDY_EVERY, stamps=stamps),
         ]
-        crew = Crew(self._fleet, limit, threads, stamp=self._new_loop("work", lambda: None, LOOK_EVERY).stamp)
+        crew = Crew(self._fleet, limit, threads, stamps=stamps)
         for loop in loops:
             self._scheduler.add_job(
                 loop.round, IntervalTrigger(seconds=loop.every), id=loop.name, next_run_time=datetime.now(UTC)
@@ -144,39 +149,39 @@ class Daemon:
         stopping.cancel()
         if not work.done() or self._stopping.is_set():
             return work
-        log.error("the crew has ended unexpectedly, starting it anew", exc_info=work.exception())
+        error = None if work.cancelled() else work.exception()
+        log.error("the crew has ended unexpectedly, starting it anew", exc_info=error)
         await asyncio.sleep(LOOK_EVERY)
         return asyncio.create_task(crew.work(), name="crew")
 
     async def _end(self, work: asyncio.Task[None]) -> None:
         hurrying = asyncio.ensure_future(self._hurrying.wait())
         await asyncio.wait({work, hurrying}, timeout=self._options.grace, return_when=asyncio.FIRST_COMPLETED)
-        hurrying.cancel()
         if not work.done():
             log.warning("stopping the browsers of what is still under way; its tasks are given back")
+            work.cancel()
+            await asyncio.wait({work, hurrying}, timeout=REPORTS_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            # What cannot be written by now is left to the leases' ends: a database that is away must not hold us.
+            self._fleet.database.hurry()
+        hurrying.cancel()
 
     async def _call_overdue(self, loops: list[Loop]) -> None:
         while True:
             await asyncio.sleep(OVERDUE_AFTER / 2)
             for loop in loops:
-                if loop.idle_for > OVERDUE_AFTER + 3 * loop.every and self._scheduler.get_job(loop.name) is not None:
-                    log.warning("loop %s is overdue; was the clock set?", loop.name)
-                    self._scheduler.modify_job(loop.name, next_run_time=datetime.now(UTC))
+                if loop.idle_for <= OVERDUE_AFTER + 3 * loop.every:
+                    continue
+                try:
+                    if self._scheduler.get_job(loop.name) is not None:
+                        log.warning("loop %s is overdue; was the clock set?", loop.name)
+                        self._scheduler.modify_job(loop.name, next_run_time=datetime.now(UTC))
+                except Exception:
+                    log.exception("loop %s is overdue and could not be called", loop.name)
 
     def _fire(self) -> None:
         fired = self._firing.fire_due()
         own = [firing.run_id for firing in fired if firing.run_id is not None]
         prepare_runs(self._fleet.database, own=own)
-
-    def _new_loop(self, name: str, work: Callable[[], object], every: float) -> Loop:
-        return Loop(
-            name,
-            work,
-            every=every,
-            database=self._fleet.database,
-            worker=self._fleet.worker,
-            drain=self._drain,
-        )
 
     def _drain(self) -> None:
         if self._loop is not None:

@@ -11,9 +11,11 @@ from poolsql.durations import parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import Outcome
 from poolsql.scheduling.targets import TargetSource
+from poolsql.scraping.classification import OUTCOMES_OF_PAGES
 from poolsql.scraping.extraction import Field, parse_fields
 from poolsql.scraping.handlers import extracting_handler, load_handler
 from poolsql.scraping.retries import RetryPolicy
+from poolsql.scraping.selectors import checked_selector
 from poolsql.scraping.steps import PageSteps
 from poolsql.scraping.visiting import Handler
 from poolsql.text import did_you_mean
@@ -130,7 +132,15 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 def _page_rules(value: Any) -> Mapping[str, Outcome]:
     rules = _table(value)
-    wrong = [str(outcome) for outcome in rules.values() if outcome not in set(Outcome)]
-    if wrong:
-        raise BadInputError(f"there is no outcome {', '.join(wrong)}; known are {', '.join(Outcome)}")
+    problems: list[str] = []
+    for selector, outcome in rules.items():
+        try:
+            checked_selector(selector, f"page_rules {selector!r}")
+        except BadInputError as error:
+            problems.append(str(error))
+        if not isinstance(outcome, str) or outcome not in OUTCOMES_OF_PAGES:
+            known = ", ".join(sorted(OUTCOMES_OF_PAGES))
+            problems.append(f"page_rules {selector!r}: {outcome!r} is nothing that a page can say; known are {known}")
+    if problems:
+        raise BadInputError("; ".join(problems))
     return {selector: Outcome(outcome) for selector, outcome in rules.items()}

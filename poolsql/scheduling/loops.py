@@ -9,8 +9,8 @@ from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import DatabaseError, PoolsqlError
+from poolsql.leasing.reports import cleaned
 from poolsql.leasing.worker import Worker
-from poolsql.text import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -20,33 +20,60 @@ LONGEST_NOTE = 500
 """Characters of a failure that a stamp keeps; the log has all of it."""
 
 
+class Stamps:
+    """Where the loops of one daemon leave word that they came round."""
+
+    def __init__(self, database: Database, worker: Worker, *, drain: Callable[[], None]) -> None:
+        """Set up the stamps of a daemon.
+
+        Args:
+            drain: Called when the database says that an operator wants this worker to take on nothing more.
+        """
+        self._database = database
+        self._worker = worker
+        self._drain = drain
+
+    def write(self, loop: str, *, every: float, problem: str | None = None) -> None:
+        """Write that a loop came round, and what went wrong; a failure to write is logged only.
+
+        Args:
+            loop: Its name.
+            every: Seconds between two of its rounds.
+            problem: Why the round failed; None: it did not.
+        """
+        parameters = {
+            "worker_id": self._worker.id,
+            "machine": self._worker.machine,
+            "loop": loop,
+            "every": every,
+            "note": (cleaned(problem) or "")[:LONGEST_NOTE] if problem is not None else None,
+        }
+        try:
+            # The loop's next round is soon enough to try again.
+            draining = self._database.run(STAMP, parameters, patience=0.0)[0].draining
+        except DatabaseError as error:
+            log.debug("loop %s could not stamp: %s", loop, error)
+            return
+        if draining:
+            self._drain()
+
+
 class Loop:
     """One kind of work, done again and again by whoever calls `round`."""
 
-    def __init__(
-        self,
-        name: str,
-        work: Callable[[], object],
-        *,
-        every: float,
-        database: Database,
-        worker: Worker,
-        drain: Callable[[], None],
-    ) -> None:
+    def __init__(self, name: str, work: Callable[[], object], *, every: float, stamps: Stamps) -> None:
         """Set up a loop.
 
         Args:
             name: In stamps and logs.
             work: One round.
             every: Seconds between two rounds.
-            drain: Called when a stamp's answer says that an operator wants this worker to take on nothing more.
+            stamps: Told of each round.
         """
         self.name = name
         self.every = every
         self._work = work
-        self._database = database
-        self._worker = worker
-        self._drain = drain
+        self._stamps = stamps
         self._failing = False
         self._last = elapsed_clock()
         self._at_work = False
@@ -60,35 +87,12 @@ class Loop:
         """Do the work once and stamp; never raises an `Exception`."""
         self._at_work = True
         try:
-            self._stamp_anyhow(self._do())
+            self._stamps.write(self.name, every=self.every, problem=self._do())
+        except Exception:
+            log.exception("loop %s could not stamp", self.name)
         finally:
             self._last = elapsed_clock()
             self._at_work = False
-
-    def _stamp_anyhow(self, note: str | None) -> None:
-        try:
-            self.stamp(note)
-        except DatabaseError as error:
-            log.debug("loop %s could not stamp: %s", self.name, error)
-        except Exception:
-            log.exception("loop %s could not stamp", self.name)
-
-    def stamp(self, note: str | None = None) -> None:
-        """Write that the loop came round; with a note: that it failed.
-
-        Raises:
-            DatabaseError: The database failed.
-        """
-        parameters = {
-            "worker_id": self._worker.id,
-            "machine": self._worker.machine,
-            "loop": self.name,
-            "every": self.every,
-            "note": note,
-        }
-        # The loop's next round is soon enough to try again.
-        if self._database.run(STAMP, parameters, patience=0.0)[0].draining:
-            self._drain()
 
     def _do(self) -> str | None:
         """The work; what went wrong with it."""
@@ -107,4 +111,4 @@ class Loop:
             self._failing = False
             return None
         self._failing = True
-        return clean_text(problem)[:LONGEST_NOTE]
+        return problem

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, func, insert, select, update
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.database.tables import hosts, launchers, profiles, runs, tasks
-from poolsql.errors import BadInputError
+from poolsql.errors import BadInputError, DatabaseUnavailableError
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import cleaned
 from poolsql.scheduling.definitions import JobDefinition
 from poolsql.scheduling.targets import BadTarget, TargetSpec, read_targets
 from poolsql.scraping.states import RunState, TaskState
-from poolsql.text import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,30 @@ def prepare_runs(database: Database, *, own: Iterable[int] = ()) -> None:
     """Give tasks to the runs that have fired: those in `own` at once, those of other daemons after a while.
 
     Raises:
-        DatabaseError: The database failed; the runs that are left are prepared in a later round.
+        DatabaseUnavailableError: The database is away; the runs that are left are prepared in a later round.
+        Exception: One of them could not be prepared, through no fault of its definition; the others were. It is tried
+            again in a later round.
     """
+    problem: Exception | None = None
     for run in database.run(DUE_RUNS, {"own": list(own), "left_to_others": LEFT_TO_OTHERS}):
         try:
-            definition = JobDefinition.parse(run.definition)
-            rows = _rows(database, run, read_targets(database, definition.targets))
-        except BadInputError as error:
-            _fail(database, run, str(error))
-        else:
-            _start(database, run, rows)
+            _prepare(database, run)
+        except DatabaseUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised when the others have had their turn
+            problem = problem or error
+    if problem is not None:
+        raise problem
+
+
+def _prepare(database: Database, run: Row) -> None:
+    try:
+        definition = JobDefinition.parse(run.definition)
+        rows = _rows(database, run, read_targets(database, definition.targets))
+    except BadInputError as error:
+        _fail(database, run, str(error))
+    else:
+        _start(database, run, rows)
 
 
 def _start(database: Database, run: Row, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -65,7 +79,7 @@ def _start(database: Database, run: Row, rows: Sequence[Mapping[str, Any]]) -> N
 
 def _fail(database: Database, run: Row, problem: str) -> None:
     with database.transaction() as connection:
-        _move(connection, run, RunState.FAILED, detail=clean_text(problem), ended_at=func.clock_timestamp())
+        _move(connection, run, RunState.FAILED, detail=cleaned(problem), ended_at=func.clock_timestamp())
     log.error("run %d of %s has failed: %s", run.id, run.name, problem, extra={"run": run.id})
 
 
@@ -116,7 +130,7 @@ def _failed(url: str, host: str, problem: str) -> Mapping[str, Any]:
         "seed": None,
         "parameters": {},
         "outcome": Outcome.TASK_FAILED.value,
-        "detail": clean_text(problem),
+        "detail": cleaned(problem),
     }
 
 

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from poolsql.database.engine import Database
 from poolsql.database.failures import Failure, classify
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import Target, parse_target, read_url_file
+from poolsql.scraping.targets import Target, bare_address, parse_target, read_url_file
 from poolsql.text import clean_json, clean_text, did_you_mean
 
 COLUMNS = ("url", "profile", "seed", "parameters")
@@ -142,7 +142,7 @@ def _from_row(row: Mapping[str, Any]) -> TargetSpec | BadTarget:
     try:
         return _spec(row)
     except BadInputError as error:
-        return BadTarget(clean_text(str(row.get("url") or ""))[:2000], str(error))
+        return BadTarget(bare_address(str(row.get("url") or "")), str(error))
 
 
 def _rows(database: Database, query: str, *, limit: int | None) -> Iterator[Mapping[str, Any]]:
@@ -160,8 +160,8 @@ def _rows(database: Database, query: str, *, limit: int | None) -> Iterator[Mapp
         except psycopg.Error as error:
             # That the transaction only reads is our doing, elsewhere it tells of a failover.
             writes = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
-            if classify(error) is Failure.CONNECTION and not writes:
-                raise  # the database is away, which says nothing about the query
+            if classify(error) in {Failure.CONNECTION, Failure.CONTENTION} and not writes:
+                raise  # the database is away or busy, which says nothing about the query
             raise BadInputError(f"targets.query: {_told(error)}") from error
     yield from rows
 

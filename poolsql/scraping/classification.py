@@ -15,6 +15,14 @@ PROBE_SELECTORS = WALL_SELECTORS + WIDGET_SELECTORS
 """CSS selectors to look for in a loaded page; those of which an element is *visible* go to `PageFacts`: widgets
 that a page keeps in reserve ask nobody anything."""
 
+OUTCOMES_OF_PAGES = frozenset(
+    {
+        *(Outcome.SUCCESS, Outcome.TASK_FAILED, Outcome.NOT_FOUND, Outcome.SITE_ERROR),
+        *(Outcome.RATE_LIMITED, Outcome.BLOCKED, Outcome.CAPTCHA, Outcome.SESSION_LOST),
+    }
+)
+"""What a page can say of itself; other outcomes are for those who see the worker, the browser or the proxy."""
+
 _WALL_TEXT_LIMIT = 2000
 """Characters. Walls say a few sentences; a page with more than this around a captcha widget is an ordinary one."""
 

@@ -10,6 +10,7 @@ from poolsql.database.statements import Statement
 from poolsql.hosts import is_loopback
 
 CLAIM_SLOT = Statement.load("poolsql.scraping", "claim_slot")
+CHARGE_LOADS = Statement.load("poolsql.scraping", "charge_loads")
 HOST_STATE = Statement.load("poolsql.scraping", "host_state")
 
 DEFAULT_DELAY = timedelta(seconds=1)
@@ -82,3 +83,9 @@ def still_granted(database: Database, host: str) -> Slot:
         return Slot(granted=True)
     stopped, paused_for = rows[0].stopped, rows[0].paused_for or 0.0
     return Slot(granted=not stopped and paused_for <= 0, stopped=stopped, paused_for=paused_for)
+
+
+def charge_loads(database: Database, host: str, loads: int) -> None:
+    """Let a host's next slot wait for loads that nobody asked a slot for, since a click or a redirect caused them."""
+    parameters = {"host": host, "loads": loads, "delay": default_delay(host).total_seconds()}
+    database.run(CHARGE_LOADS, parameters)

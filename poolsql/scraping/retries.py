@@ -11,6 +11,9 @@ from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
 from poolsql.scraping.states import TaskState
 
+MOST_TRIES = 10
+"""A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
+
 _LONGEST_DELAY = 365 * 24 * 3600
 """Seconds, a year: what is longer is a slip of the pen."""
 
@@ -23,7 +26,7 @@ class Next:
     delay: float = 0.0
     """Seconds before it may be tried again; a pause of its host counts besides."""
     same_profile: bool = False
-    """Only the profile of this try may try it again."""
+    """Only the profile of this try may try it again, also when an operator says so after it has failed (I12)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,11 @@ class RetryPolicy:
         """What becomes of a task whose try number `tries` (from 1) ended like this."""
         if outcome is Outcome.SUCCESS:
             return Next(TaskState.DONE)
-        if tries > self.per_outcome.get(outcome, self.retries) and RULES[outcome].retry is not Retry.YES:
-            return Next(TaskState.FAILED)
-        match RULES[outcome].retry:
+        retry = RULES[outcome].retry
+        most = MOST_TRIES - 1 if retry is Retry.YES else self.per_outcome.get(outcome, self.retries)
+        if tries > most:
+            return Next(TaskState.FAILED, same_profile=retry is Retry.SAME_PROFILE)
+        match retry:
             case Retry.NO:
                 return Next(TaskState.FAILED)
             case Retry.PER_JOB:

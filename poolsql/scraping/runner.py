@@ -24,7 +24,7 @@ from poolsql.fleet.threads import Threads
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
-from poolsql.scraping.pacing import Slot, claim_slot, default_delay, still_granted
+from poolsql.scraping.pacing import Slot, charge_loads, claim_slot, default_delay, still_granted
 from poolsql.scraping.robots import RobotsAccess
 from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
 from poolsql.scraping.runner_options import RunnerOptions
@@ -301,6 +301,8 @@ class Runner:
             wait_until=options.wait_until,
         )
         await self._call(lambda: self._finish(task, session, seen))
+        for host, loads in seen.more_loads.items():
+            await self._call(partial(charge_loads, self._database, host, loads))
         return seen.verdict.outcome
 
     async def _wait_for_slot(self, task: Task, *, at_least: timedelta | None) -> Slot:

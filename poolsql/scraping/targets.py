@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import idna
 
 from poolsql.errors import BadInputError
+from poolsql.text import clean_text
 
 MAX_URL_LENGTH = 8000
 """Characters; what common servers accept as a request line."""
@@ -177,7 +178,13 @@ def _normalised_ipv6(url: str, host: str) -> str:
     return f"[{address.compressed}]"
 
 
+def bare_address(text: str) -> str:
+    """What was given as an address, as it may be kept and told: without credentials, one line, storable, short."""
+    bare = _USERINFO.sub("//", clean_text(text), count=1)
+    one_line = " ".join(bare.split())
+    return one_line if len(one_line) <= 200 else f"{one_line[:200]}…"
+
+
 def _shown(url: str) -> str:
-    """An address for an error message: credentials out, one line, storable, short."""
-    bare = _USERINFO.sub("//", url, count=1)
-    return repr(bare if len(bare) <= 200 else f"{bare[:200]}…")
+    """An address for an error message."""
+    return repr(bare_address(url))

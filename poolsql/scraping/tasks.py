@@ -15,11 +15,10 @@ from poolsql.database.statements import Statement
 from poolsql.database.tables import runs, tasks
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.reports import Visit
-from poolsql.scraping.retries import Next
+from poolsql.leasing.reports import Visit, cleaned
+from poolsql.scraping.retries import MOST_TRIES, Next
 from poolsql.scraping.states import RunState, TaskState
 from poolsql.scraping.targets import Target
-from poolsql.text import clean_text
 
 _HERE = "poolsql.scraping"
 CLAIM_TASK = Statement.load(_HERE, "claim_task")
@@ -34,9 +33,6 @@ END_RUNS = Statement.load(_HERE, "end_runs")
 
 LEAD = 3.0
 """Seconds before a host's next slot at which its tasks may be claimed: the browser starts meanwhile."""
-
-MOST_TRIES = 10
-"""A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
 
 
 @dataclass(slots=True)
@@ -166,7 +162,7 @@ def put_back(
         "tried": tried,
         "task_state": (TaskState.FAILED if ends else TaskState.PENDING).value,
         "outcome": outcome.value if outcome is not None else None,
-        "detail": clean_text(detail) if detail is not None else None,
+        "detail": cleaned(detail),
         "delay": delay,
     }
     database.run(PUT_TASK_BACK, parameters)

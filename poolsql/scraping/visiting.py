@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Page, Response
+from playwright.async_api import Page, Request, Response
 
+from poolsql.errors import BadInputError
 from poolsql.fleet.browser_errors import classify_error
 from poolsql.fleet.session import AsyncSession
 from poolsql.leasing.outcomes import Outcome, Verdict
 from poolsql.scraping.classification import PROBE_SELECTORS, PageFacts, classify_page
 from poolsql.scraping.steps import DEFAULT_WAIT_UNTIL, WaitUntil
+from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import Task
 from poolsql.text import clean_json
 
@@ -48,6 +51,8 @@ class Seen:
     seconds: float
     status: int | None = None
     result: Mapping[str, Any] | None = None
+    more_loads: Mapping[str, int] = field(default_factory=dict)
+    """Documents that redirects, clicks and the handler loaded besides, by host."""
 
 
 class _Watch:
@@ -58,21 +63,39 @@ class _Watch:
         self.response: Response | None = None
         """The last answer of the main frame."""
         self.crashed = asyncio.Event()
+        self._loaded: list[str] = []
+        page.on("request", self._asked)
         page.on("response", self._answered)
         page.on("crash", self._crashed)
 
     def end(self) -> None:
         """Look no longer."""
+        self._page.remove_listener("request", self._asked)
         self._page.remove_listener("response", self._answered)
         self._page.remove_listener("crash", self._crashed)
 
+    @property
+    def more_loads(self) -> Mapping[str, int]:
+        """Documents of the main frame by host, but for the first: that one had its slot."""
+        hosts: Counter[str] = Counter()
+        for url in self._loaded[1:]:
+            with contextlib.suppress(BadInputError):  # about:blank, data: and the like are no site's
+                hosts[parse_target(url).host] += 1
+        return hosts
+
+    def _asked(self, request: Request) -> None:
+        if self._is_main(request):
+            self._loaded.append(request.url)
+
     def _answered(self, response: Response) -> None:
-        if not response.request.is_navigation_request():
-            return
+        if self._is_main(response.request):
+            self.response = response
+
+    def _is_main(self, request: Request) -> bool:
         # A frame that has just been made has no object yet, and cannot be the main one.
         with contextlib.suppress(PlaywrightError):
-            if response.frame == self._page.main_frame:
-                self.response = response
+            return request.is_navigation_request() and request.frame == self._page.main_frame
+        return False
 
     def _crashed(self, _: Page) -> None:
         self.crashed.set()
@@ -128,7 +151,7 @@ async def visit(
         # The handler knows its site best, also when it raised or was cut off afterwards.
         verdict, result = reported, result if reported.outcome is Outcome.SUCCESS else None
     status = watch.response.status if watch.response is not None else None
-    return Seen(verdict, time.monotonic() - began, status, result)
+    return Seen(verdict, time.monotonic() - began, status, result, watch.more_loads)
 
 
 async def _load(

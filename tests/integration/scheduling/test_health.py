@@ -10,7 +10,7 @@ import pytest
 from poolsql.errors import DatabaseUnavailableError
 from poolsql.leasing.worker import sign_off
 from poolsql.scheduling.health import FAILING_FOR, LEAST_PATIENCE, ROUNDS_MISSED, check_health
-from poolsql.scheduling.loops import Loop
+from poolsql.scheduling.loops import Stamps
 from tests.fixtures.fleets import Desk, FaultyDatabase
 
 
@@ -29,7 +29,7 @@ def daemon(new_desk: Callable[..., Desk], machine: str) -> Desk:
 
 
 def stamp(desk: Desk, *, name: str = "fire", every: float = 1.0, note: str | None = None) -> None:
-    Loop(name, lambda: None, every=every, database=desk.database, worker=desk.worker, drain=lambda: None).stamp(note)
+    Stamps(desk.database, desk.worker, drain=lambda: None).write(name, every=every, problem=note)
 
 
 def age(desk: Desk, seconds: float, *, column: str = "stamped_at") -> None:

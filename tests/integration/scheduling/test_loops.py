@@ -15,7 +15,7 @@ from poolsql.fleet.fleet import Fleet
 from poolsql.scheduling import daemon as daemon_module
 from poolsql.scheduling import loops
 from poolsql.scheduling.daemon import Daemon
-from poolsql.scheduling.loops import LONGEST_NOTE, Loop
+from poolsql.scheduling.loops import LONGEST_NOTE, Loop, Stamps
 from tests.fixtures.fleets import Desk, FaultyDatabase
 
 
@@ -46,7 +46,7 @@ def new_loop(desk: Desk, faulty: FaultyDatabase, drained: list[str]) -> Callable
     """Makes loops of the desk's worker."""
 
     def make(work: Callable[[], object] = lambda: None, *, name: str = "fire", every: float = 1.0) -> Loop:
-        return Loop(name, work, every=every, database=faulty, worker=desk.worker, drain=lambda: drained.append(name))
+        return Loop(name, work, every=every, stamps=Stamps(faulty, desk.worker, drain=lambda: drained.append(name)))
 
     return make
 

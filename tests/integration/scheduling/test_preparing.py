@@ -124,6 +124,12 @@ def test_what_cannot_be_visited_is_a_task_that_has_failed(prepared: Any) -> None
     assert "not an http:// or https:// address" in tasks[1].detail
 
 
+def test_what_cannot_be_visited_keeps_no_password(prepared: Any) -> None:
+    _, (task,) = prepared({"query": "SELECT 'https://user:hunter2@shop example/p' AS url"})
+    assert task.state == "failed"
+    assert "hunter2" not in f"{task.url}{task.detail}"
+
+
 def test_a_target_names_its_profile_by_key(prepared: Any, desk: Desk) -> None:
     (profile_id,) = desk.profile_ids
     key = desk.profile(profile_id).key

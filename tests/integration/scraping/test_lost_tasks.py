@@ -11,7 +11,8 @@ import pytest
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
-from poolsql.scraping.tasks import ATTACH_LEASE, CLAIM_TASK, FINISH_TASK, MOST_TRIES, RETURN_TASKS
+from poolsql.scraping.retries import MOST_TRIES
+from poolsql.scraping.tasks import ATTACH_LEASE, CLAIM_TASK, FINISH_TASK, RETURN_TASKS
 from tests.fixtures.fleets import Desk
 from tests.integration.scraping.runs import NewDesk, new_run, unique_host
 

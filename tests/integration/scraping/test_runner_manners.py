@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
 
 from poolsql.demo.local_server import RequestRecord, Response
 from poolsql.demo.shop import ShopSite
+from poolsql.fleet.session import AsyncSession
 from poolsql.leasing.outcomes import Outcome
 from poolsql.scraping import runner
 from poolsql.scraping.pacing import Slot, claim_slot
 from poolsql.scraping.retries import RetryPolicy
+from poolsql.scraping.tasks import Task
 from tests.integration.scraping.conftest import Bench
 from tests.sites.hostile import HostileSite
 
@@ -162,3 +165,29 @@ def test_a_pause_that_comes_while_a_slot_is_waited_for_is_respected(
         "SELECT outcome FROM poolsql.attempts WHERE pool_id = :pool ORDER BY lease_id", pool=bench.pool.id
     )
     assert [attempt.outcome for attempt in outcomes] == ["cancelled", "success"]
+
+
+def test_loads_that_redirects_and_clicks_cause_charge_the_next_slot(bench: Bench, site: HostileSite) -> None:
+    elsewhere = f"localhost:{site.host.rpartition(':')[2]}"
+    for host in (site.host, elsewhere):
+        set_delay(bench, host, "1 hour")
+    target = f"http://{elsewhere}/"
+    urls = [site.at(f"/redirect-to?url={quote(target, safe='')}")]
+    bench.handlers[urls[0]] = _click_away
+    (row,) = bench.work(urls).values()
+    assert row.state == "done"
+    hours = {
+        host.name: round(host.hours)
+        for host in bench.rows(
+            "SELECT name, extract(epoch FROM next_slot_at - clock_timestamp()) / 3600 AS hours FROM poolsql.hosts"
+        )
+    }
+    assert hours[site.host] == 1, "its one load had its slot"
+    assert hours[elsewhere] == 2, "the redirect and the handler's load are charged"
+
+
+async def _click_away(session: AsyncSession, _: Task) -> Mapping[str, Any]:
+    await session.page.evaluate("location.hash = 'no load at all'")
+    async with session.page.expect_navigation():
+        await session.page.evaluate("location.href = '/status/404'")
+    return {}

@@ -9,7 +9,7 @@ import pytest
 
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
-from poolsql.scraping.retries import Next, RetryPolicy
+from poolsql.scraping.retries import MOST_TRIES, Next, RetryPolicy
 from poolsql.scraping.states import TaskState
 
 POLICY = RetryPolicy(retries=2, delay=10, longest_delay=15)
@@ -22,7 +22,7 @@ BY_RETRY = {
     Retry.SAME_PROFILE: (
         Next(TaskState.PENDING, same_profile=True),
         Next(TaskState.PENDING, same_profile=True),
-        FAILED,
+        Next(TaskState.FAILED, same_profile=True),
     ),
     Retry.YES: (Next(TaskState.PENDING), Next(TaskState.PENDING), Next(TaskState.PENDING)),
 }
@@ -31,6 +31,11 @@ BY_RETRY = {
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.SUCCESS])
 def test_every_outcome_is_retried_as_its_rule_says(outcome: Outcome) -> None:
     assert tuple(POLICY.after(outcome, tries=tries) for tries in (1, 2, 3)) == BY_RETRY[RULES[outcome].retry]
+
+
+def test_what_is_always_retried_ends_one_day() -> None:
+    assert POLICY.after(Outcome.WORKER_LOST, tries=MOST_TRIES - 1) == Next(TaskState.PENDING)
+    assert POLICY.after(Outcome.WORKER_LOST, tries=MOST_TRIES) == FAILED
 
 
 @pytest.mark.parametrize("tries", [1, 3, 100])
