@@ -141,3 +141,24 @@ def test_an_outage_longer_than_the_ttl_stops_the_browsers_and_the_tasks_are_done
     lost = [attempt for attempt in daemons.attempts() if attempt.lease_id in {lease.id for lease in before}]
     assert [attempt.outcome for attempt in lost] == ["lease_expired"] * 2
     assert daemons.all("SELECT key FROM poolsql.profiles WHERE consecutive_failures > 0") == []
+
+
+def test_a_second_signal_ends_a_daemon_whose_database_is_away(
+    cluster: Cluster, daemons: Daemons, numbered: NumberedSite
+) -> None:
+    daemon = begin(daemons, numbered, ttl="6s")
+    cluster.stop()
+    try:
+        daemon.line_with("renewal failed")
+        daemon.terminate()
+        daemon.line_with("stopping: no new tasks")
+        daemon.terminate()
+        assert daemon.wait(seconds=60) == 0, daemon.output
+        assert "Traceback" not in daemon.output, daemon.output
+        assert daemons.home.processes() == []
+    finally:
+        cluster.start()
+    # What it could not write down is found out by the next one.
+    numbered.let_go()
+    second = daemons.start()
+    end(daemons, second)
