@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -58,14 +59,28 @@ def revoke(
         str | None, typer.Option("--worker", help="All of this worker (how its id begins).", metavar="ID")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+    stopped: Annotated[
+        bool,
+        typer.Option(
+            "--browser-is-stopped",
+            help="Of leases that are reclaiming: you know that their browsers are stopped. They end without the proof, "
+            "and their profiles are offered again; for machines that never come back. Needs --reason.",
+        ),
+    ] = False,
     reason: Reason = None,
     who: Who = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Take leases from their holders; the reaper stops their browsers and ends them."""
+    from poolsql.errors import BadInputError
     from poolsql.operations.leases import revoke_leases
 
+    if stopped:
+        if not lease or pool is not None or worker is not None or everything:
+            raise BadInputError("--browser-is-stopped is said of single leases: write their ids")
+        _end(lease, reason=reason or "", who=me(who), yes=yes, as_json=as_json)
+        return
     with fleet_database() as database:
         if everything:
             confirm("Take all leases from their holders?", yes=yes, needed=True)
@@ -90,3 +105,26 @@ def revoke(
         output.say(f"lease {taken.lease_id} of profile {taken.profile} was taken from worker {taken.worker_id}")
     if not done.taken and not done.already:
         output.say("no lease is held; nothing was changed")
+
+
+def _end(lease_ids: Sequence[int], *, reason: str, who: str, yes: bool, as_json: bool) -> None:
+    """End reclaiming leases on the caller's word."""
+    from poolsql.operations.leases import end_unproven_leases, unproven_leases
+
+    with fleet_database() as database:
+        unproven = unproven_leases(database, lease_ids)
+        if unproven.leases:
+            known = "; ".join(unproven.leases.values())
+            confirm(
+                f"{known}. If its browser still runs, two would share the profile. Is it stopped for certain?",
+                yes=yes,
+                needed=True,
+            )
+        ended = end_unproven_leases(database, list(unproven.leases), who=who, reason=reason)
+    if as_json:
+        output.print_json({"ended": ended, "already": unproven.already})
+        return
+    for line in unproven.already:
+        output.say(line)
+    for number in ended:
+        output.say(f"lease {number} has ended on your word; its profile is offered again when its cooldown is over")

@@ -120,20 +120,27 @@ def cancel(run: RunId, reason: Reason = None, who: Who = None, as_json: AsJson =
 @app.command()
 def retry(
     run: RunId,
-    every: Annotated[bool, typer.Option("--all", help="All tasks, also those that are done.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="All tasks: also those that are done, and those that are never retried.")
+    ] = False,
     reason: Reason = None,
     who: Who = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open a run again and try its failed tasks anew."""
+    """Open a run again and try its failed tasks anew.
+
+    Left as they are: those after whose outcome nothing is retried, such as not_found or session_lost.
+    """
     from poolsql.operations.runs import retry_run
 
     with fleet_database() as database:
-        count = retry_run(database, run, only_failed=not every, who=me(who), reason=reason)
+        retried = retry_run(database, run, only_failed=not every, who=me(who), reason=reason)
     if as_json:
-        output.print_json({"run": run, "tasks": count})
-    else:
-        output.say(f"run {run} tries {count} {'task' if count == 1 else 'tasks'} again")
+        output.print_json({"run": run, "tasks": retried.tasks, "left": retried.left})
+        return
+    output.say(f"run {run} tries {retried.tasks} {'task' if retried.tasks == 1 else 'tasks'} again")
+    if retried.left:
+        output.say(f"left as they are, since they would end the same way: {retried.told_left}")
 
 
 def _watch(database: Database, run_id: int, *, as_json: bool) -> RunRow:

@@ -12,8 +12,12 @@ from poolsql.database.engine import Database
 from poolsql.database.tables import leases, profiles
 from poolsql.leasing import audit
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.reports import cleaned
+from poolsql.leasing.reaper import FINISH_RECLAIM
+from poolsql.leasing.reports import Attempt, attempt_from, cleaned
 from poolsql.leasing.states import LeaseState
+
+OPERATORS_WORD = "operator"
+"""Instead of a rung of the stop ladder: a person said that the browser is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,36 @@ def revoke(database: Database, which: ColumnElement[bool], *, who: str, reason: 
             subject = f"lease {lease.lease_id} of profile {lease.profile}"
             audit.record(connection, who=who, action="lease revoke", subject=subject, reason=reason)
     return taken
+
+
+def end_unproven(database: Database, lease_id: int, *, who: str, reason: str) -> Attempt | None:
+    """End a reclaiming lease on a person's word that its browser is stopped; its profile is offered again. Audited.
+
+    For a browser that nobody can prove stopped any more, such as one of a machine that never comes back. The word
+    takes the place of the proof that I3 asks for.
+
+    Returns:
+        None: the lease is not reclaiming; nothing was changed.
+
+    Raises:
+        DatabaseError: Nothing was changed.
+    """
+    query = (
+        select(leases.c.token, profiles.c.key)
+        .join(profiles, profiles.c.id == leases.c.profile_id)
+        .where(leases.c.id == lease_id, leases.c.state == LeaseState.RECLAIMING.value)
+    )
+    with database.transaction() as connection:
+        found = connection.execute(query).one_or_none()
+        if found is None:
+            return None
+        finish = {"lease_id": lease_id, "token": found.token, "stop_rung": OPERATORS_WORD}
+        ended = connection.exec_driver_sql(FINISH_RECLAIM.query.decode(), finish).one_or_none()
+        if ended is None:
+            return None  # a reaper was faster
+        subject = f"lease {lease_id} of profile {found.key}: its browser is stopped"
+        audit.record(connection, who=who, action="lease revoke", subject=subject, reason=reason)
+    return attempt_from(ended)
 
 
 def _take(connection: Connection, which: ColumnElement[bool], how: str, reason: str | None) -> list[Taken]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy import ColumnElement, Connection, func, select, true
 
 from poolsql.database.engine import Database
 from poolsql.database.tables import attempts, launchers, leases, pools, profiles, workers
-from poolsql.errors import BadInputError, UnknownNameError
+from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing import fencing
 from poolsql.leasing.fencing import Taken
 from poolsql.leasing.states import LeaseState
 from poolsql.operations.names import find_pool_id
 from poolsql.operations.workers import find_worker_id
+from poolsql.scheduling.health import check_health
+
+REAPING = "reap"
+"""The loop of a daemon that ends reclaiming leases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,16 @@ class LeaseLine:
     reclaim_next_at: datetime | None
     reclaim_note: str | None
     """Why its browser is not proven stopped yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproven:
+    """Leases that only wait for the proof that their browsers are stopped."""
+
+    leases: Mapping[int, str]
+    """Each with what is known about it, by id."""
+    already: Sequence[str]
+    """One line for each lease that was named but has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +156,77 @@ def revoke_leases(
             which = leases.c.worker_id == find_worker_id(connection, worker)
         elif lease_ids:
             which = leases.c.id.in_(lease_ids)
-            live = select(leases.c.id, leases.c.state).where(which)
-            ended = select(attempts.c.lease_id, attempts.c.outcome).where(attempts.c.lease_id.in_(lease_ids))
-            states = {row.id: row.state for row in connection.execute(live)}
-            outcomes = {row.lease_id: row.outcome for row in connection.execute(ended)}
-            unknown = [str(number) for number in lease_ids if number not in states and number not in outcomes]
-            if unknown:
-                raise UnknownNameError(f"there is no lease {', '.join(unknown)}; see: poolsql lease list")
-            for number in lease_ids:
-                if states.get(number) == LeaseState.RECLAIMING:
-                    already.append(f"lease {number} is reclaiming already")
-                elif number not in states:
-                    already.append(f"lease {number} has ended already, as {outcomes[number]}")
+            already = [*_not_held(connection, lease_ids).values()]
     return Revoked(fencing.revoke(database, which, who=who, reason=reason), already)
+
+
+def unproven_leases(database: Database, lease_ids: Sequence[int]) -> Unproven:
+    """What a person has to know before saying that the browsers of reclaiming leases are stopped.
+
+    Raises:
+        UnknownNameError: One of the leases never existed.
+        BadInputError: One of them is held; it has to be revoked first.
+        ConflictError: A daemon that runs can prove it, and has not failed to yet.
+    """
+    query = (
+        select(leases, profiles.c.key)
+        .join(profiles, profiles.c.id == leases.c.profile_id)
+        .where(leases.c.id.in_(lease_ids))
+        .order_by(leases.c.id)
+    )
+    with database.connect() as connection:
+        told = _not_held(connection, lease_ids)
+        rows = connection.execute(query).mappings().all()
+    questions: dict[int, str] = {}
+    for row in rows:
+        number, machine = row["id"], row["browser_machine"]
+        if row["state"] == LeaseState.HELD.value:
+            raise BadInputError(f"lease {number} is held; take it from its worker first: poolsql lease revoke {number}")
+        where = f"on {machine}" if machine is not None else "anywhere"
+        health = check_health(database, machine=machine)
+        reaps = any(loop.loop == REAPING and loop.problem is None for loop in health.loops)
+        if reaps and row["reclaim_note"] is None:
+            raise ConflictError(f"lease {number}: a daemon that runs {where} is about to stop its browser; wait for it")
+        note = row["reclaim_note"]
+        tries = f"tried {row['reclaim_tries']} times: {note}" if note else "nobody has tried to stop its browser"
+        daemon = "a daemon runs" if reaps else "no daemon runs"
+        questions[number] = f"lease {number} of profile {row['key']} ({daemon} {where}; {tries})"
+    live = {row["id"] for row in rows}
+    return Unproven(leases=questions, already=[line for number, line in told.items() if number not in live])
+
+
+def end_unproven_leases(database: Database, lease_ids: Sequence[int], *, who: str, reason: str) -> list[int]:
+    """End reclaiming leases on a person's word that their browsers are stopped; returns those that were. Audited.
+
+    Each is a change of its own; one that has ended meanwhile, or is not reclaiming, is left out.
+
+    Raises:
+        BadInputError: There is no reason; nothing was changed.
+    """
+    if not reason.strip():
+        raise BadInputError("say how you know that the browser is stopped: --reason")
+    return [
+        number for number in lease_ids if fencing.end_unproven(database, number, who=who, reason=reason) is not None
+    ]
+
+
+def _not_held(connection: Connection, lease_ids: Sequence[int]) -> dict[int, str]:
+    """One line for each lease that is reclaiming or has ended, by its id.
+
+    Raises:
+        UnknownNameError: One of them never existed.
+    """
+    live = select(leases.c.id, leases.c.state).where(leases.c.id.in_(lease_ids))
+    ended = select(attempts.c.lease_id, attempts.c.outcome).where(attempts.c.lease_id.in_(lease_ids))
+    states = {row.id: row.state for row in connection.execute(live)}
+    outcomes = {row.lease_id: row.outcome for row in connection.execute(ended)}
+    unknown = [str(number) for number in lease_ids if number not in states and number not in outcomes]
+    if unknown:
+        raise UnknownNameError(f"there is no lease {', '.join(unknown)}; see: poolsql lease list")
+    told: dict[int, str] = {}
+    for number in lease_ids:
+        if states.get(number) == LeaseState.RECLAIMING:
+            told[number] = f"lease {number} is reclaiming already"
+        elif number not in states:
+            told[number] = f"lease {number} has ended already, as {outcomes[number]}"
+    return told

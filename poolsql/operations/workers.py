@@ -109,10 +109,19 @@ def drain_worker(database: Database, worker: str, *, who: str, reason: str | Non
 
     Raises:
         UnknownNameError: No worker's id begins so.
-        BadInputError: Several workers' ids do.
+        BadInputError: Several workers' ids do, or the worker is no daemon: nothing in it would heed this.
     """
     with database.transaction() as connection:
         worker_id = find_worker_id(connection, worker)
+        if (
+            connection.execute(select(loop_stamps.c.loop).where(loop_stamps.c.worker_id == worker_id).limit(1)).first()
+            is None
+        ):
+            place = connection.execute(select(workers.c.machine, workers.c.pid).where(workers.c.id == worker_id)).one()
+            raise BadInputError(
+                f"worker {worker_id} is no daemon, so it would go on; end its program itself: process {place.pid} on "
+                f"{place.machine}"
+            )
         changed = connection.execute(
             update(workers)
             .where(workers.c.id == worker_id, workers.c.draining_at.is_(None))

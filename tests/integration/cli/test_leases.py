@@ -9,7 +9,9 @@ from sqlalchemy import text
 
 from poolsql.database.engine import Database
 from poolsql.errors import LeaseLostError
+from poolsql.leasing.checkout import Grant
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.worker import Worker, register
 from tests.fixtures.fleets import Desk
 from tests.integration.cli.audits import audited_since, last_audit
 from tests.integration.cli.calls import Calls
@@ -18,11 +20,12 @@ pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
 
 @pytest.fixture(autouse=True)
-def no_lease_of_another_test(database: Database) -> Iterator[None]:
-    """`--all` is about all leases of a database."""
+def nothing_of_another_test(database: Database) -> Iterator[None]:
+    """`--all` is about all leases of a database, and a daemon of a machine about all that is its."""
     yield
     with database.connect() as connection:
-        connection.execute(text("DELETE FROM poolsql.leases"))
+        for table in ("leases", "loop_stamps"):
+            connection.execute(text(f"DELETE FROM poolsql.{table}"))
 
 
 def key_of(desk: Desk, profile_id: int) -> str:
@@ -113,6 +116,70 @@ def test_names_that_do_not_exist_change_nothing(calls: Calls, desk: Desk) -> Non
     assert "there is no worker ''" in calls("lease", "list", "--worker", "").refusal
     assert desk.lease_row(granted.lease_id).state == "held"
     assert audited_since(desk, mark) == []
+
+
+@pytest.fixture
+def gone(desk: Desk) -> Grant:
+    """A lease of a machine that does not come back, taken from its holder."""
+    desk.add_profiles(1)
+    granted = desk.granted()
+    desk.start_browser(granted, machine="far")
+    desk.expire(granted.lease_id)
+    desk.reaper().run_once()
+    return granted
+
+
+class TestAPersonsWord:
+    """Leases whose browsers nobody can prove stopped any more."""
+
+    def test_ends_a_reclaiming_lease_audited_i3(self, calls: Calls, desk: Desk, gone: Grant) -> None:
+        mark, number, key = last_audit(desk), gone.lease_id, gone.profile.key
+        desk.reaper(machine="here").run_once()
+        assert desk.lease_row(number).state == "reclaiming", "only its machine could prove it"
+        refusal = calls("lease", "revoke", number, "--browser-is-stopped", "--reason", "sold").refusal
+        assert refusal.startswith(f"lease {number} of profile {key} (no daemon runs on far; nobody has tried ")
+        assert refusal.endswith("add --yes; nothing was changed")
+        assert "say how you know" in calls("lease", "revoke", number, "--browser-is-stopped", "--yes").refusal
+        assert desk.lease_row(number).state == "reclaiming"
+        assert audited_since(desk, mark) == []
+
+        said = ["--browser-is-stopped", "--reason", "sold", "--yes"]
+        assert calls("lease", "revoke", number, *said).line.startswith(f"lease {number} has ended on your word")
+        attempt = desk.attempt(number)
+        assert (attempt.outcome, attempt.stop_rung, attempt.machine) == ("lease_expired", "operator", "far")
+        assert desk.profile(gone.profile.id).available_at is not None, "it is free when its cooldown is over"
+        subject = f"lease {number} of profile {key}: its browser is stopped"
+        assert audited_since(desk, mark) == [("ann@here", "lease revoke", subject, "sold")]
+        again = calls("lease", "revoke", number, *said, "--json").json
+        assert again == {"ended": [], "already": [f"lease {number} has ended already, as lease_expired"]}
+
+    def test_is_not_taken_while_a_daemon_there_has_yet_to_try(self, calls: Calls, desk: Desk, gone: Grant) -> None:
+        number = gone.lease_id
+        worker = Worker(machine="far", pid=1, process_started="x", version="test")
+        register(desk.database, worker)
+        desk.execute(
+            "INSERT INTO poolsql.loop_stamps (worker_id, loop, machine, every, stamped_at) "
+            "VALUES (:id, 'reap', 'far', '5 seconds', clock_timestamp())",
+            id=worker.id,
+        )
+        said = ["lease", "revoke", number, "--browser-is-stopped", "--reason", "sold"]
+        assert "a daemon that runs on far is about to stop its browser" in calls(*said, "--yes").refusal
+        assert desk.lease_row(number).state == "reclaiming"
+        desk.execute(
+            "UPDATE poolsql.leases SET reclaim_note = 'no answer', reclaim_tries = 3 WHERE id = :id", id=number
+        )
+        assert "(a daemon runs on far; tried 3 times: no answer)" in calls(*said).refusal
+        assert calls(*said, "--yes", "--json").json == {"ended": [number], "already": []}
+
+    def test_is_said_of_reclaiming_leases_by_their_ids_only(self, calls: Calls, desk: Desk, gone: Grant) -> None:
+        held, mark = desk.granted().lease_id, last_audit(desk)
+        said = ["--browser-is-stopped", "--reason", "sold", "--yes"]
+        assert f"lease {held} is held; take it" in calls("lease", "revoke", gone.lease_id, held, *said).refusal
+        assert "there is no lease" in calls("lease", "revoke", 2**40, *said).refusal
+        for several in (["--all"], ["--pool", desk.pool.name], []):
+            assert "write their ids" in calls("lease", "revoke", *several, *said).refusal
+        assert [desk.lease_row(number).state for number in (held, gone.lease_id)] == ["held", "reclaiming"]
+        assert audited_since(desk, mark) == []
 
 
 def test_no_leases(calls: Calls) -> None:

@@ -115,8 +115,22 @@ def test_the_failed_tasks_of_a_run_are_tried_again_or_all(calls: Calls, jobs: Jo
     assert [task.state for task in jobs.tasks(run_id)] == ["done", "pending", "pending"]
     end(jobs, run_id, "done")
     jobs.execute("UPDATE poolsql.tasks SET state = 'failed' WHERE run_id = :run AND state = 'pending'", run=run_id)
-    assert calls("run", "retry", run_id, "--all", "--json").json == {"run": run_id, "tasks": 3}
+    assert calls("run", "retry", run_id, "--all", "--json").json == {"run": run_id, "tasks": 3, "left": {}}
     assert [entry[1] for entry in audited_since(desk, mark)] == ["run retry"] * 2
+
+
+def test_what_is_never_retried_is_left_and_told(calls: Calls, jobs: Jobs) -> None:
+    run_id = run_with(jobs, calls, ["failed", "failed", "failed"])
+    jobs.execute(
+        "UPDATE poolsql.tasks SET outcome = 'session_lost' "
+        "WHERE id = (SELECT max(id) FROM poolsql.tasks WHERE run_id = :run)",
+        run=run_id,
+    )
+    end(jobs, run_id, "failed")
+    assert calls("run", "retry", run_id).out.splitlines() == [
+        f"run {run_id} tries 2 tasks again",
+        "left as they are, since they would end the same way: 1 session_lost",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["show", "watch", "cancel", "retry"])

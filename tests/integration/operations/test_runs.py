@@ -11,8 +11,9 @@ from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing.outcomes import Outcome
 from poolsql.operations.jobs import find_job, fire_by_hand, list_jobs
 from poolsql.operations.results import Source, results
-from poolsql.operations.runs import cancel_run, find_run, list_runs, list_tasks, retry_run
+from poolsql.operations.runs import Retried, cancel_run, find_run, list_runs, list_tasks, retry_run
 from poolsql.scheduling.upkeep import CANCEL_TASKS
+from poolsql.scraping.retries import RetryPolicy
 from poolsql.scraping.states import RunState, TaskState
 from poolsql.scraping.tasks import claim_task, create_run, end_runs
 from tests.fixtures.fleets import Desk
@@ -96,25 +97,63 @@ class TestCancelling:
             cancel_run(run.database, run.id, who="ann")
 
 
+def failed_with(new_run: Any, *outcomes: Outcome) -> Run:
+    """A run that has ended; its tasks ended like this, without a further try."""
+    run: Run = new_run(len(outcomes))
+    run.retries = RetryPolicy(retries=0)
+    for outcome in outcomes:
+        run.tried(outcome)
+    end_runs(run.database)
+    return run
+
+
 class TestRetrying:
     def test_tries_what_failed_and_keeps_the_rest(self, new_run: Any) -> None:
-        run = new_run(2)
-        good = run.tried(Outcome.SUCCESS)
-        bad = run.tried(Outcome.NOT_FOUND)
-        end_runs(run.database)
-        assert retry_run(run.database, run.id, who="ann") == 1
-        assert (run.row(good).state, run.row(bad).state, run.row(bad).tries) == ("done", "pending", 0)
-        assert run.row(bad).seed == "s-1"
+        run = failed_with(new_run, Outcome.SUCCESS, Outcome.TASK_FAILED)
+        assert retry_run(run.database, run.id, who="ann") == Retried(tasks=1, left={})
+        good, bad = run.rows()
+        assert (good.state, bad.state, bad.tries, bad.seed) == ("done", "pending", 0, "s-1")
         assert find_run(run.database, run.id).state is RunState.RUNNING
         run.tried(Outcome.SUCCESS)
         assert end_runs(run.database, run_id=run.id) == [(run.id, RunState.DONE)]
 
-    def test_or_all(self, new_run: Any) -> None:
-        run = new_run(2)
-        for outcome in (Outcome.SUCCESS, Outcome.NOT_FOUND):
-            run.tried(outcome)
+    def test_leaves_what_is_never_retried_unless_all_are_wanted_i12(self, new_run: Any, desk: Desk) -> None:
+        run = failed_with(
+            new_run,
+            Outcome.SUCCESS,
+            Outcome.TASK_FAILED,
+            Outcome.NOT_FOUND,
+            Outcome.ROBOTS_DISALLOWED,
+            Outcome.NOT_FOUND,
+            Outcome.SESSION_LOST,
+        )
+        left = {"not_found": 2, "robots_disallowed": 1, "session_lost": 1}
+        assert retry_run(run.database, run.id, who="ann") == Retried(tasks=1, left=left)
+        states = ["done", "pending", "failed", "failed", "failed", "failed"]
+        assert [task.state for task in run.rows()] == states
+        desk.execute("UPDATE poolsql.tasks SET state = 'done' WHERE run_id = :id AND state = 'pending'", id=run.id)
         end_runs(run.database)
-        assert retry_run(run.database, run.id, who="ann", only_failed=False) == 2
+        with pytest.raises(BadInputError, match=r"not tried again: 2 not_found, .*; --all"):
+            retry_run(run.database, run.id, who="ann")
+        assert find_run(run.database, run.id).state is RunState.DONE, "it stays ended"
+        assert retry_run(run.database, run.id, who="ann", only_failed=False) == Retried(tasks=6, left={})
+
+    def test_what_a_person_cancelled_is_tried_again(self, new_run: Any) -> None:
+        run = new_run(2)
+        cancel_run(run.database, run.id, who="ann")
+        assert retry_run(run.database, run.id, who="ann") == Retried(tasks=2, left={})
+
+    @pytest.mark.parametrize("only_failed", [True, False])
+    def test_a_target_that_could_not_be_visited_is_left_in_any_case(
+        self, jobs: Jobs, new_run: Any, desk: Desk, only_failed: bool
+    ) -> None:
+        targets = {"list": [{"url": f"https://{desk.host}/", "profile": "nobody"}]}
+        run = new_run(name=jobs.define(None, targets=targets))
+        end_runs(desk.database)
+        told = f"not tried again: 1 bad_target; to fire its job again: poolsql job run {jobs.names[-1]}"
+        with pytest.raises(BadInputError, match=told):
+            retry_run(desk.database, run.id, who="ann", only_failed=only_failed)
+        assert [task.state for task in run.rows()] == ["failed"], "any profile might try it otherwise"
 
     def test_refuses_an_open_run(self, new_run: Any) -> None:
         run = new_run(1)
@@ -122,25 +161,34 @@ class TestRetrying:
             retry_run(run.database, run.id, who="ann")
 
     def test_refuses_when_nothing_failed_and_leaves_the_run_ended(self, new_run: Any) -> None:
-        run = new_run(1)
-        run.tried(Outcome.SUCCESS)
-        end_runs(run.database)
+        run = failed_with(new_run, Outcome.SUCCESS)
         with pytest.raises(BadInputError, match="no task has failed"):
             retry_run(run.database, run.id, who="ann")
         assert find_run(run.database, run.id).state is RunState.DONE
 
     def test_refuses_while_another_run_of_the_job_is_open(self, new_run: Any) -> None:
-        run = new_run(1)
-        run.tried(Outcome.NOT_FOUND)
-        end_runs(run.database)
-        new_run(name=find_run(run.database, run.id).name)
-        with pytest.raises(ConflictError, match="another run"):
+        run = failed_with(new_run, Outcome.TASK_FAILED)
+        name = find_run(run.database, run.id).name
+        new_run(name=name)
+        with pytest.raises(ConflictError, match=f"another run of job {name} is open; wait for it, or cancel it"):
             retry_run(run.database, run.id, who="ann")
 
     def test_refuses_a_run_that_no_daemon_works_on(self, desk: Desk) -> None:
         run_id = create_run(desk.database, "own", desk.pool.id, [])
         end_runs(desk.database)
         with pytest.raises(BadInputError, match="program of its own"):
+            retry_run(desk.database, run_id, who="ann")
+
+    def test_says_of_a_run_without_tasks_how_to_fire_it_again(self, jobs: Jobs, desk: Desk) -> None:
+        name = jobs.define(None)
+        run_id = fire_by_hand(desk.database, name, who="test")
+        end = "UPDATE poolsql.runs SET state = :state, ended_at = clock_timestamp(), detail = 'no file' WHERE id = :id"
+        jobs.execute(end, id=run_id, state="failed")
+        again = f"to fire its job again: poolsql job run {name}"
+        with pytest.raises(BadInputError, match=rf"is failed without any task \(no file\); {again}"):
+            retry_run(desk.database, run_id, who="ann")
+        jobs.execute("UPDATE poolsql.runs SET state = 'skipped', definition = NULL WHERE id = :id", id=run_id)
+        with pytest.raises(BadInputError, match=f"was skipped and has no tasks; {again}"):
             retry_run(desk.database, run_id, who="ann")
 
 
