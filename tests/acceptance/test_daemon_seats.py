@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.acceptance.daemons import Daemons, hosts, job, pool_of
+from tests.fixtures.conditions import until
 from tests.sites.numbered import NumberedSite
 
 MOST = 2
 TASKS = 8
 
 
-@pytest.mark.parametrize(
-    ("count", "seen"),
-    # Two that look at the same moment may have one too many for a while.
-    [pytest.param(1, MOST, id="one daemon"), pytest.param(2, MOST + 1, id="two daemons")],
-)
-def test_two_jobs_of_ten_browsers_share_two(count: int, seen: int, daemons: Daemons, numbered: NumberedSite) -> None:
+def test_two_jobs_of_ten_browsers_share_two(daemons: Daemons, numbered: NumberedSite) -> None:
     urls = [numbered.page(number, seconds=0.3) for number in range(2 * TASKS)]
     daemons.apply(
         pool_of(20),
@@ -25,7 +19,7 @@ def test_two_jobs_of_ten_browsers_share_two(count: int, seen: int, daemons: Daem
         job("second", urls[TASKS:], concurrency="10"),
     )
     runs = [daemons.fire("first"), daemons.fire("second")]
-    working = [daemons.start("--max-browsers", str(MOST)) for _ in range(count)]
+    daemon = daemons.start("--max-browsers", str(MOST))
     processes, leases = [0], [0]
     progress: list[tuple[int, int]] = []
     while daemons.open_runs():
@@ -33,11 +27,26 @@ def test_two_jobs_of_ten_browsers_share_two(count: int, seen: int, daemons: Daem
         leases.append(len([lease for lease in daemons.leases() if lease.browser_state == "started"]))
         done = [task.run_id for task in daemons.tasks() if task.state == "done"]
         progress.append((done.count(runs[0]), done.count(runs[1])))
-    assert 1 <= max(leases) <= seen
-    assert 1 <= max(processes) <= seen
+    assert 1 <= max(leases) <= MOST
+    assert 1 <= max(processes) <= MOST
     assert any(first < TASKS and second < TASKS and first and second for first, second in progress), progress
     daemons.check_results(2 * TASKS)
-    if count == 2:
-        assert len({visit.worker_id for visit in daemons.visits()}) == 2, "only one of them worked"
-    daemons.end(*working)
+    daemons.end(daemon)
+    daemons.check_nothing_held()
+
+
+def test_daemons_of_one_machine_share_its_browsers(daemons: Daemons, numbered: NumberedSite) -> None:
+    pages = [numbered.held(number) for number in range(TASKS)]
+    daemons.apply(pool_of(20), hosts(numbered.host), job("pages", pages, concurrency="10"))
+    daemons.fire("pages")
+    first = daemons.start("--max-browsers", str(MOST))
+    until(lambda: numbered.held_now == MOST, seconds=60)
+    second = daemons.start("--max-browsers", str(MOST))
+    second.line_with("no further browser for now: other processes run 2 browsers")
+    assert len(daemons.leases()) == MOST
+    assert len(daemons.home.browsers()) == MOST
+    numbered.let_go()
+    daemons.wait_until_over()
+    daemons.check_results(TASKS)
+    daemons.end(first, second)
     daemons.check_nothing_held()
