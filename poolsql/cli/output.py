@@ -1,7 +1,8 @@
 """How commands print: JSON for programs; for people a table on a terminal, plain aligned lines elsewhere.
 
 JSON has the fields of what `poolsql.operations` returns: moments as ISO 8601 in UTC, durations in seconds. What is
-printed is redacted, and holds nothing that a terminal would obey; what is cut off or wrapped is so on a terminal only.
+printed is redacted, except what `print_json` is told to be data, and holds nothing that a terminal would obey; what is
+cut off or wrapped is so on a terminal only.
 """
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs, so that help and the others start fast
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -39,11 +40,16 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document; on one line, so that several are JSON lines."""
+def print_json(value: object, *, data: Collection[str] = ()) -> None:
+    """Print one JSON document; on one line, so that several are JSON lines.
+
+    Args:
+        value: What to print.
+        data: Names of fields that hold what the user's pages and targets say: these are told as they are.
+    """
     # Where the output cannot show every character, an escape tells it all the same.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(_redacted(as_json(value)), ensure_ascii=not unicode) + "\n")
+    sys.stdout.write(json.dumps(_redacted(as_json(value), data), ensure_ascii=not unicode) + "\n")
     sys.stdout.flush()
 
 
@@ -164,15 +170,15 @@ def _safe(text: str) -> str:
     return one_line(redact(text))
 
 
-def _redacted(value: Any) -> Any:
+def _redacted(value: Any, data: Collection[str]) -> Any:
     from poolsql.redaction import redact
 
     match value:
         case str():
             return redact(value)
         case dict():
-            return {key: _redacted(item) for key, item in value.items()}
+            return {key: item if key in data else _redacted(item, data) for key, item in value.items()}
         case list():
-            return [_redacted(item) for item in value]
+            return [_redacted(item, data) for item in value]
         case _:
             return value

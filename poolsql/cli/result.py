@@ -27,7 +27,14 @@ def result() -> None:
 
 @app.command()
 def export(
-    how: Annotated[Format, typer.Option("--format", help="JSON lines, or a table with a column for each field.")],
+    *,
+    how: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="JSON lines, or a table with a column for each field; default: as the file's name ends, else jsonl.",
+        ),
+    ] = None,
     run: Annotated[int | None, typer.Option("--run", help="Only those of this run.", metavar="ID", min=1)] = None,
     job: Annotated[str | None, typer.Option("--job", help="Only those of this job's runs.", metavar="JOB")] = None,
     file: Annotated[
@@ -41,13 +48,25 @@ def export(
             help="CSV: keep texts that a spreadsheet would run as formulas; otherwise they get an apostrophe in front.",
         ),
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
     """Write the results of tasks that are done, oldest first, to standard output or a file."""
     from poolsql.operations.results import Source, export_results
 
+    chosen = _format(how, file, as_json=as_json)
     with fleet_database() as database, _opened(file) as out:
-        count = export_results(database, out, Source(run=run, job=job), how=how, raw=raw)
+        count = export_results(database, out, Source(run=run, job=job), how=chosen, raw=raw)
     output.note(f"{count} {'result' if count == 1 else 'results'}{f' in {file}' if file is not None else ''}")
+
+
+def _format(how: Format | None, file: Path | None, *, as_json: bool) -> Format:
+    from poolsql.errors import BadInputError
+
+    if as_json and how not in {None, Format.JSONL}:
+        raise BadInputError(f"--json and --format {how} contradict each other")
+    if how is not None:
+        return how
+    return Format.CSV if not as_json and file is not None and file.suffix.lower() == ".csv" else Format.JSONL
 
 
 @contextmanager

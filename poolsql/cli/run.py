@@ -84,7 +84,7 @@ def show(
         found = find_run(database, run)
         tasks = list_tasks(database, run, state=state, limit=limit)
     if as_json:
-        output.print_json({"run": found, "tasks": tasks})
+        output.print_json({"run": found, "tasks": tasks}, data=("result", "parameters"))
         return
     output.print_facts(found)
     output.say("")

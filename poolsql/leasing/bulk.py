@@ -124,7 +124,7 @@ def add_keys(
     tags: Sequence[str] = (),
     new: bool = False,
 ) -> int:
-    """Add many profiles that differ in their keys alone,.
+    """Add many profiles that differ in their keys alone.
 
     Keys that the launcher has already are left alone, whichever their pool.
 

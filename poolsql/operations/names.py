@@ -25,6 +25,7 @@ class ProfileName:
     key: str
     launcher: str
     pool: str
+    pool_id: int
 
     def __str__(self) -> str:
         return f"{self.launcher}/{self.key}"
@@ -65,7 +66,7 @@ def find_profile(connection: Connection, name: str) -> ProfileName:
     if number is not None:
         fits.append(profiles.c.id == number)
     query = (
-        select(profiles.c.id, profiles.c.key, launchers.c.name, pools.c.name)
+        select(profiles.c.id, profiles.c.key, launchers.c.name, pools.c.name, pools.c.id)
         .join(launchers, launchers.c.id == profiles.c.launcher_id)
         .join(pools, pools.c.id == profiles.c.pool_id)
         .order_by(profiles.c.id)

@@ -13,7 +13,7 @@ from poolsql.database.engine import Database
 from poolsql.database.tables import leases, pools, profiles
 from poolsql.leasing import audit
 from poolsql.leasing.states import LeaseState, ProfileState
-from poolsql.leasing.status import PoolStatus, pool_statuses
+from poolsql.leasing.status import PoolStatus, pool_status, pool_statuses
 from poolsql.operations.names import find_pool_id
 from poolsql.text import clean_text
 
@@ -67,7 +67,10 @@ def list_pools(database: Database, name: str | None = None) -> list[PoolLine]:
         if name is not None:
             query = query.where(pools.c.id == find_pool_id(connection, name))
         rows = connection.execute(query).mappings().all()
-    statuses = pool_statuses(database)
+    # One pool is judged alone: the others may have a hundred thousand profiles.
+    statuses = (
+        {row["id"]: pool_status(database, row["id"]) for row in rows} if name is not None else pool_statuses(database)
+    )
     return [_line(row, statuses.get(row["id"], PoolStatus())) for row in rows]
 
 

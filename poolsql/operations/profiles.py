@@ -151,7 +151,7 @@ def show_profile(database: Database, name: str) -> ProfileDetails:
         )
         cooling = [CooldownLine(**row) for row in connection.execute(query).mappings()]
     filters: dict[str, Any] = {"wanted_tags": [], "launcher": None, "state": None, "reason": None, "only": found.id}
-    (row,) = database.run(PROFILES, {**NO_REQUEST, **filters})
+    (row,) = database.run(PROFILES, {**NO_REQUEST, **filters, "pool_id": found.pool_id})
     attempts = list_attempts(database, profile=str(found), limit=ATTEMPTS_SHOWN)
     return ProfileDetails(profile=_line(row), cooldowns=cooling, attempts=attempts)
 

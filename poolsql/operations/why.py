@@ -52,7 +52,7 @@ def why(database: Database, name: str, *, host: str | None = None, machine: str 
     machine = clean_text(machine) if machine is not None else None
     with database.connect() as connection:
         found = find_profile(connection, name)
-    asked = {"profile_id": found.id, "host": host, "machine": machine}
+    asked = {"pool_id": found.pool_id, "profile_id": found.id, "host": host, "machine": machine}
     (row,) = database.run(WHY, {**NO_REQUEST, **asked})
     facts: dict[str, Any] = {**row._asdict(), "host": host, "machine": machine}
     said = _SAID[facts["reason"]](facts)

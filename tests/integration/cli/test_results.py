@@ -68,6 +68,38 @@ def test_a_table_has_a_column_for_every_field_of_any_result(calls: Calls, jobs: 
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "csv_expected"),
+    [
+        ([], None, False),
+        ([], "out.CSV", True),
+        ([], "out.jsonl", False),
+        ([], "out.txt", False),
+        (["--json"], "out.csv", False),
+        (["--format", "csv"], "out.jsonl", True),
+    ],
+)
+def test_the_format_follows_from_the_name_of_the_file(
+    calls: Calls, jobs: Jobs, tmp_path: Path, options: list[str], name: str | None, csv_expected: bool
+) -> None:
+    run_id = done(jobs, calls, {"title": "a"})
+    target = ["-o", tmp_path / name] if name is not None else []
+    exported = calls("result", "export", "--run", run_id, *options, *target)
+    assert exported.code == 0
+    text = (tmp_path / name).read_text() if name is not None else exported.out
+    assert text.startswith("run,task,url" if csv_expected else '{"run": ')
+
+
+def test_results_are_data_and_are_told_as_they_are(calls: Calls, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "postgresql://ann:hunter2@db.example/x"
+    run_id = done(jobs, calls, {"title": page})
+    jobs.execute("UPDATE poolsql.tasks SET detail = :page WHERE run_id = :run", page=page, run=run_id)
+    assert json.loads(calls("result", "export", "--run", run_id).out)["result"] == {"title": page}
+    shown = calls("run", "show", run_id, "--state", "done", "--json").json["tasks"][0]
+    assert shown["result"] == {"title": page}
+    assert "hunter2" not in shown["detail"], "messages are redacted"
+
+
 FORMULAS = {
     "=1+1": "'=1+1",
     "+cmd|' /C calc'!A0": "'+cmd|' /C calc'!A0",
@@ -126,7 +158,7 @@ def test_a_file_that_cannot_be_completed_is_not_there(
 def test_what_cannot_be_right(calls: Calls, tmp_path: Path) -> None:
     assert "there is no run" in calls("result", "export", "--format", "csv", "--run", 2**40).refusal
     assert "there is no job 'x'" in calls("result", "export", "--format", "jsonl", "--job", "x").refusal
-    assert "Missing option '--format'" in calls("result", "export").refusal
+    assert "contradict each other" in calls("result", "export", "--json", "--format", "csv").refusal
     assert "Invalid value for '--format'" in calls("result", "export", "--format", "xml").refusal
     nowhere = tmp_path / "no" / "file"
     assert calls("result", "export", "--format", "csv", "-o", nowhere).refusal == (
