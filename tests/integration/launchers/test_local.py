@@ -40,6 +40,13 @@ from .support import (
 
 MACHINE = "this-machine"
 
+UNBOUNDED = 10.0
+"""Seconds that only pass when a deadline is not kept at all, however loaded the machine is.
+
+A stop that did not know its time would wait 15 s for a browser that does not answer, Chromium waits 20 s for a frozen
+one, and the program that stands in for a browser runs for 600 s.
+"""
+
 STOP = """
 import json, sys
 from pathlib import Path
@@ -140,8 +147,8 @@ class TestStopping:
         main_process(handle).suspend()
         assert bench.launcher.is_running(handle)
         began = time.monotonic()
-        assert bench.launcher.stop(handle, timeout=1.5).rung is StopRung.KILLED
-        assert time.monotonic() - began < 1.6
+        assert bench.launcher.stop(handle, timeout=2).rung is StopRung.KILLED
+        assert time.monotonic() - began < UNBOUNDED
         assert not bench.launcher.is_running(handle)
 
     def test_frozen_renderers_do_not_survive(self, bench: LocalBench) -> None:
@@ -273,8 +280,8 @@ class TestStarting:
         prepared = launcher.prepare(request)
         began = time.monotonic()
         with pytest.raises(LaunchFailedError, match="not ready after") as failed:
-            launcher.start(request, prepared, timeout=0.8)
-        assert time.monotonic() - began < 0.9
+            launcher.start(request, prepared, timeout=2)
+        assert time.monotonic() - began < UNBOUNDED
         assert failed.value.fault is LaunchFault.LAUNCHER
         assert not launcher.is_running(prepared)
 
@@ -386,7 +393,7 @@ class TestLocks:
         began = time.monotonic()
         with pytest.raises(LaunchFailedError, match=f"process {handle.pid}") as refused:
             start(bench)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < UNBOUNDED
         assert refused.value.fault is LaunchFault.PROFILE
         main_process(handle).send_signal(signal.SIGCONT)
         assert bench.launcher.stop(handle, timeout=STOP_SECONDS).rung is StopRung.CLOSED
@@ -410,6 +417,23 @@ class TestDirectories:
                 launcher.prepare(bench.request("shop"))
         finally:
             bench.launcher.stop(handle, timeout=STOP_SECONDS)
+
+    def test_a_profile_brings_its_own_directory(self, bench: LocalBench, tmp_path: Path) -> None:
+        brought = tmp_path / "mine"
+        request = dataclasses.replace(bench.request("shop"), options={"directory": str(brought)})
+        with pytest.raises(LaunchFailedError, match="mine: does not exist") as refused:
+            bench.launcher.prepare(request)
+        assert refused.value.fault is LaunchFault.PROFILE
+        brought.mkdir(mode=0o700)
+        prepared = bench.launcher.prepare(request)
+        assert prepared.directory == str(brought.resolve())
+        handle = bench.launcher.start(request, prepared, timeout=START_SECONDS)
+        assert (brought / "Default").is_dir()
+        assert bench.launcher.stop(handle, timeout=STOP_SECONDS).rung is StopRung.CLOSED
+        shutil.rmtree(brought)
+        with pytest.raises(LaunchFailedError, match="mine: does not exist"):
+            bench.launcher.start(request, prepared, timeout=START_SECONDS)
+        assert not brought.exists()
 
     def test_a_lost_directory_starts_as_a_new_one(self, bench: LocalBench) -> None:
         shutil.rmtree(bench.directory())
