@@ -17,7 +17,7 @@ STATES = ("active", "new")
 
 
 def read_profiles(tables: Any, problems: Problems, mentions: list[Mention]) -> list[ProfileEntry]:
-    """Read the profiles; those that occur twice, or twice on one directory, are noted.
+    """Read the profiles; those that occur twice are noted.
 
     Args:
         tables: What the document has below ``profiles``.
@@ -29,7 +29,6 @@ def read_profiles(tables: Any, problems: Problems, mentions: list[Mention]) -> l
         return []
     entries: list[ProfileEntry] = []
     lines: dict[tuple[str, str], int] = {}
-    directories: dict[tuple[str, str], int] = {}
     for number, values in enumerate(tables):
         if not isinstance(values, Mapping):
             problems.add(("profiles", number), "is no table; write each profile below a line [[profiles]]")
@@ -43,16 +42,6 @@ def read_profiles(tables: Any, problems: Problems, mentions: list[Mention]) -> l
                 )
                 continue
             lines[entry.identity] = line
-            directory = entry.options.get("directory")
-            if isinstance(directory, str):
-                place = (entry.launcher, directory)
-                if place in directories:
-                    problems.add(
-                        (*entry.table, "directory"),
-                        f"the profile in line {directories[place]} has this directory already; two browsers would "
-                        "destroy it",
-                    )
-                directories.setdefault(place, line)
             entries.append(entry)
     return entries
 

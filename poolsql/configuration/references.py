@@ -8,7 +8,7 @@ from typing import Any
 from poolsql.configuration.canonical import same
 from poolsql.configuration.entries import FleetFile, JobEntry, Mention, ProfileEntry
 from poolsql.configuration.locations import Path
-from poolsql.configuration.pinning import check_pins
+from poolsql.configuration.pinning import check_directories, check_pins
 from poolsql.configuration.problems import Problems
 from poolsql.configuration.profile_reading import PROFILE_KEYS
 from poolsql.configuration.stored import Stored
@@ -41,6 +41,7 @@ def check_references(file: FleetFile, stored: Stored, settings: Settings, proble
     for job in file.jobs.values():
         check.job(job)
     check_pins(file, stored, problems)
+    check_directories(file, stored, problems)
 
 
 def keys_wanted(file: FleetFile) -> set[str]:
@@ -106,7 +107,7 @@ class _Check:
                 self._problems.add(place, f"pool {entry.pool!r} has no profile {name!r}{guess}")
         if entry.parsed.launch:
             for launcher in sorted(self._launchers_of(entry.pool)):
-                told = self._refused(launcher, entry.parsed.launch)
+                told = self._refused(launcher, entry.parsed.launch, of_start=True)
                 if told is not None:
                     self._problems.add(
                         (*entry.path, "launch"), f"launcher {launcher!r} of pool {entry.pool!r} cannot take it: {told}"
@@ -134,13 +135,13 @@ class _Check:
         if told is not None:
             self._problems.add_told(entry.table, options, told)
 
-    def _refused(self, name: str, options: Mapping[str, Any]) -> str | None:
+    def _refused(self, name: str, options: Mapping[str, Any], *, of_start: bool = False) -> str | None:
         """Why a launcher cannot take options; None: it can, or the launcher itself is wrong or not there."""
         launcher = self._launcher(name)
         if launcher is None or not options:
             return None
         try:
-            launcher.check_options(options)
+            launcher.check_options(options, of_start=of_start)
         except BadInputError as error:
             # What kind of launcher it is, is known from the place.
             before, separator, told = str(error).partition(" launcher: ")

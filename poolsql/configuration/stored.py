@@ -33,6 +33,7 @@ class StoredLauncher:
     kind: str
     options: Mapping[str, Any]
     machines: Sequence[str] | None
+    pins_machine: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,8 @@ class Stored:
     launchers: Mapping[str, StoredLauncher]
     proxies: Mapping[str, StoredProxy]
     profiles: Mapping[tuple[str, str], StoredProfile]
-    """By launcher and key: those that are declared, that have a proxy, or that were asked for."""
+    """By launcher and key: those that are declared, that have a proxy or a directory of their own, or that were asked
+    for."""
     hosts: Mapping[str, StoredHost]
     """Those that are declared, have a delay, or were asked for."""
     jobs: Mapping[str, StoredJob]
@@ -149,7 +151,7 @@ def _pools(connection: Connection) -> dict[str, StoredPool]:
 
 
 def _launchers(connection: Connection) -> dict[str, StoredLauncher]:
-    names = ("id", "declared", "kind", "options", "machines")
+    names = ("id", "declared", "kind", "options", "machines", "pins_machine")
     rows = connection.execute(select(launchers).order_by(launchers.c.name)).mappings()
     return {row["name"]: StoredLauncher(**{name: row[name] for name in names}) for row in rows}
 
@@ -186,6 +188,7 @@ def _profiles(connection: Connection, names: Sequence[tuple[str, str]] | None) -
             or_(
                 profiles.c.declared,
                 profiles.c.proxy_id.is_not(None),
+                profiles.c.options.has_key("directory"),
                 tuple_(launchers.c.name, profiles.c.key).in_(select(wanted.c.launcher, wanted.c.key)),
             )
         )

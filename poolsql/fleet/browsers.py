@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolsql.database.engine import Database
-from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, StopNotProvenError
-from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy
+from poolsql.errors import (
+    BadInputError,
+    ConflictError,
+    LauncherError,
+    LaunchFailedError,
+    LaunchFault,
+    StopNotProvenError,
+)
+from poolsql.launchers.contract import BrowserHandle, Launcher, LaunchRequest, Proxy, StopRung
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.registry import LauncherRow, find_launcher, find_proxy
 from poolsql.settings import Settings
@@ -59,7 +66,7 @@ class Browsers:
             raise LaunchFailedError(str(error)) from error
 
     def check_options(self, launcher: str, options: Mapping[str, Any]) -> None:
-        """Make sure that a launcher can take these options, of a profile or of one start.
+        """Make sure that a launcher can take these options of a profile.
 
         Raises:
             BadInputError: It cannot; the message names everything that is wrong.
@@ -67,7 +74,7 @@ class Browsers:
         """
         if options:
             row = find_launcher(self._database, launcher)
-            _check_options(build_launcher(row, self._settings), launcher, options)
+            _check_options(build_launcher(row, self._settings), launcher, options, of_start=False)
 
     def start(self, lease: Lease, *, options: Mapping[str, Any]) -> RunningBrowser:
         """Start the leased profile's browser; what could go wrong is written down before it can.
@@ -83,7 +90,7 @@ class Browsers:
         profile = lease.profile
         launcher = self.launcher(profile.launcher)
         # Before anything is blamed on the profile: these options are the caller's.
-        _check_options(launcher, profile.launcher, options)
+        _check_options(launcher, profile.launcher, options, of_start=True)
         request = LaunchRequest(
             lease_id=lease.id,
             profile_id=profile.id,
@@ -94,7 +101,11 @@ class Browsers:
         )
         handle = launcher.prepare(request)
         machine = handle.machine if launcher.stops_here_only else None
-        lease.browser_starting(handle.to_json(), machine=machine, directory=handle.directory)
+        try:
+            lease.browser_starting(handle.to_json(), machine=machine, directory=handle.directory)
+        except ConflictError as error:
+            nothing = StopRung.NOT_RUNNING.value
+            raise LaunchFailedError(str(error), fault=LaunchFault.PROFILE, stop_rung=nothing) from error
         # A worker that was frozen here must start nothing: it may be proven already that nothing of it runs.
         lease.check()
         seconds = launcher.start_seconds or START_SECONDS
@@ -164,8 +175,8 @@ KINDS: Mapping[str, Callable[[LauncherRow, Settings], Launcher]] = {"local": _lo
 """What makes a launcher, by the kind that its row names."""
 
 
-def _check_options(launcher: Launcher, name: str, options: Mapping[str, Any]) -> None:
+def _check_options(launcher: Launcher, name: str, options: Mapping[str, Any], *, of_start: bool) -> None:
     try:
-        launcher.check_options(options)
+        launcher.check_options(options, of_start=of_start)
     except BadInputError as error:
         raise BadInputError(f"launcher {name}: {error}") from error

@@ -115,8 +115,11 @@ class Launcher(Protocol):
         """How long a start may take; None for the usual time."""
         ...
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
+    def check_options(self, options: Mapping[str, Any], *, of_start: bool = False) -> None:
         """Make sure that a profile, or one start, can have these options.
+
+        Args:
+            of_start: They are of one start, which cannot have what makes a profile the one that it is.
 
         Raises:
             BadInputError: It cannot; the message names everything that is wrong.

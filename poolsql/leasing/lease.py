@@ -272,6 +272,7 @@ class Lease:
         """Write down how to stop a browser that is about to be started.
 
         Raises:
+            ConflictError: Another profile has this directory on this machine: start nothing.
             LeaseLostError: The lease is not live: start nothing.
         """
         self._refuse_if_inherited()

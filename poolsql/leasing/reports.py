@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
+from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
-from poolsql.errors import LaunchFault, LeaseLostError, UnknownLeaseError
+from poolsql.errors import ConflictError, DatabaseError, LaunchFault, LeaseLostError, UnknownLeaseError
 from poolsql.leasing.outcomes import Outcome, StartVerdict
 from poolsql.leasing.states import EndedBy, LeaseState
 from poolsql.leasing.worker import Worker
@@ -213,6 +214,7 @@ def browser_starting(
         directory: The profile's directory on that machine; unique there.
 
     Raises:
+        ConflictError: Another profile has this directory on this machine; nothing was written: do not start anything.
         LeaseLostError: The lease is not live: do not start anything.
     """
     parameters = {
@@ -222,7 +224,16 @@ def browser_starting(
         "machine": machine,
         "directory": directory,
     }
-    if not database.run(BROWSER_STARTING, parameters):
+    try:
+        written = database.run(BROWSER_STARTING, parameters)
+    except DatabaseError as error:
+        if not isinstance(error.__cause__, UniqueViolation):
+            raise
+        raise ConflictError(
+            f"profile directory {directory}: another profile has it on machine {machine}, and two browsers would "
+            "destroy it; give each profile a directory of its own"
+        ) from error
+    if not written:
         refuse(database, worker, name, look(database, name), kind="browser_starting")
 
 

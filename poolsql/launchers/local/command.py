@@ -84,16 +84,26 @@ class LocalOptions:
     """Chromium's ``--host-resolver-rules``, such as ``MAP * ~NOTFOUND, EXCLUDE 127.0.0.1``: no name is looked up."""
     environment: tuple[str, ...] = ()
     """Names of further environment variables that the browser gets from the worker."""
+    directory: Path | None = None
+    """Of a profile only: the user data directory that it has already, in full; by default one of poolsql's own."""
 
 
-def read_options(options: Mapping[str, Any]) -> LocalOptions:
+def read_options(options: Mapping[str, Any], *, of_profile: bool = False) -> LocalOptions:
     """Check options as `fleet.toml` gives them.
+
+    Args:
+        of_profile: They are a profile's own, or contain these: only a profile can have a ``directory``.
 
     Raises:
         BadInputError: The message names everything that is wrong.
     """
-    known = [field.name for field in fields(LocalOptions)]
-    problems = [f"{name}: unknown (known: {', '.join(known)})" for name in options if name not in known]
+    known = [field.name for field in fields(LocalOptions) if of_profile or field.name != "directory"]
+    if "directory" in options and not of_profile:
+        problems = ["directory: belongs to one profile; two browsers on a directory would destroy it"]
+        options = {name: value for name, value in options.items() if name != "directory"}
+    else:
+        problems = []
+    problems += [f"{name}: unknown (known: {', '.join(known)})" for name in options if name not in known]
     headless, sandbox, rules = (options.get("headless", True), options.get("sandbox"), options.get("resolver_rules"))
     xvfb = options.get("xvfb")
     if not isinstance(headless, bool):
@@ -104,6 +114,9 @@ def read_options(options: Mapping[str, Any]) -> LocalOptions:
         problems.append("resolver_rules: must be text")
     if not (xvfb is None or (isinstance(xvfb, str) and xvfb.strip())):
         problems.append("xvfb: must be the path of a program")
+    directory = options.get("directory")
+    if not (directory is None or _is_full_path(directory)):
+        problems.append("directory: must be the full path of a directory, without '..'")
     args = _texts("args", options, problems)
     for flag in args:
         problem = _flag_problem(flag)
@@ -118,8 +131,22 @@ def read_options(options: Mapping[str, Any]) -> LocalOptions:
     if problems:
         raise BadInputError("options of a local launcher: " + "; ".join(problems))
     return LocalOptions(
-        headless=headless, xvfb=xvfb, sandbox=sandbox, args=args, resolver_rules=rules, environment=environment
+        headless=headless,
+        xvfb=xvfb,
+        sandbox=sandbox,
+        args=args,
+        resolver_rules=rules,
+        environment=environment,
+        directory=Path(directory) if directory is not None else None,
     )
+
+
+def _is_full_path(value: object) -> bool:
+    # It would depend on where a worker was started, or on its data directory, which two machines need not share.
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    path = Path(value)
+    return path.is_absolute() and ".." not in path.parts and bool(path.name)
 
 
 def _texts(name: str, options: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:

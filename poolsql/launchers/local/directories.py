@@ -50,8 +50,11 @@ def safe_name(text: str) -> str:
     return name
 
 
-def open_directory(directory: Path) -> Path:
+def open_directory(directory: Path, *, create: bool = True) -> Path:
     """Create the directory if it does not exist; refuse one that is not ours alone.
+
+    Args:
+        create: False: one that does not exist is refused, too.
 
     Returns:
         Its one name: absolute, without symbolic links on the way to it.
@@ -67,6 +70,12 @@ def open_directory(directory: Path) -> Path:
         )
     # Chromium tells its helpers the name without links, and they are found by it.
     directory = directory.parent.resolve() / directory.name
+    if not create and not os.path.lexists(directory):
+        raise LaunchFailedError(
+            f"profile directory {directory}: does not exist; the option directory names one that the profile has "
+            "already, and an empty one would be another identity",
+            fault=LaunchFault.PROFILE,
+        )
     for missing in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
         try:
             missing.mkdir(mode=0o700, exist_ok=True)

@@ -13,7 +13,7 @@ from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, LaunchFault, StopNotProvenError
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport
 from poolsql.launchers.local.browser_processes import find_browser
-from poolsql.launchers.local.command import browser_command, browser_environment, read_options
+from poolsql.launchers.local.command import LocalOptions, browser_command, browser_environment, read_options
 from poolsql.launchers.local.directories import open_directory, profile_directory
 from poolsql.launchers.local.displays import display_wrapper
 from poolsql.launchers.local.exclusive import no_start_under_way, only_starter
@@ -73,21 +73,27 @@ class LocalLauncher:
         self._options = dict(options or {})
         read_options(self._options)
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Make sure that a profile, or one start, can have these options.
+    def check_options(self, options: Mapping[str, Any], *, of_start: bool = False) -> None:
+        """Make sure that a profile, or one start, can have these options; only a profile can have a ``directory``.
 
         Raises:
             BadInputError: It cannot; the message names everything that is wrong.
         """
-        read_options(options)
+        read_options(options, of_profile=not of_start)
 
     def prepare(self, request: LaunchRequest) -> BrowserHandle:
         """Check browser, options, display, proxy and directory, which is created if this is the profile's first start.
 
+        A directory of the profile's own (the option ``directory``) is not created: it is where an identity is.
+
         Raises:
             LaunchFailedError: The browser could not start; `fault` is PROFILE when other profiles could.
         """
-        directory = open_directory(profile_directory(self._data_dir, self._name, request.profile_key))
+        own = self._read(request).directory
+        if own is not None:
+            directory = open_directory(own, create=False)
+        else:
+            directory = open_directory(profile_directory(self._data_dir, self._name, request.profile_key))
         self._plan(request, directory)
         take_unused(directory)
         return BrowserHandle(
@@ -106,7 +112,7 @@ class LocalLauncher:
             recorded = Path(self._directory(handle))
         except LauncherError as error:
             raise LaunchFailedError(str(error), fault=LaunchFault.PROFILE) from error
-        directory = open_directory(recorded)
+        directory = open_directory(recorded, create=self._read(request).directory is None)
         plan = self._plan(request, directory)
         with only_starter(directory):
             take_unused(directory)
@@ -153,10 +159,7 @@ class LocalLauncher:
         return find_browser(self._directory(handle), _process(handle)).uses_directory()
 
     def _plan(self, request: LaunchRequest, directory: Path) -> _Plan:
-        try:
-            options = read_options({**self._options, **request.options})
-        except BadInputError as error:
-            raise LaunchFailedError(f"profile {request.profile_key}: {error}", fault=LaunchFault.PROFILE) from error
+        options = self._read(request)
         executable = find_executable(self._executable)
         environment = browser_environment(directory, options)
         return _Plan(
@@ -164,6 +167,12 @@ class LocalLauncher:
             environment=environment,
             wrapper=display_wrapper(options, directory, environment),
         )
+
+    def _read(self, request: LaunchRequest) -> LocalOptions:
+        try:
+            return read_options({**self._options, **request.options}, of_profile=True)
+        except BadInputError as error:
+            raise LaunchFailedError(f"profile {request.profile_key}: {error}", fault=LaunchFault.PROFILE) from error
 
     def _directory(self, handle: BrowserHandle) -> str:
         if handle.machine != self._machine:

@@ -65,7 +65,7 @@ class RestLauncher:
         """How long a start may take with all its tries: the option ``start_timeout``."""
         return self._options.start_timeout
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
+    def check_options(self, options: Mapping[str, Any], *, of_start: bool = False) -> None:
         """Make sure that a profile, or one start, can have these options: ``headless`` and the launcher's variables.
 
         Raises:

@@ -57,6 +57,30 @@ WRONG = {
         '[[profiles]]\npool = "shop"\nlauncher = "chromium"\nids = ["b", "c"]\nproxy = "isp3" #! belongs to profile '
         'chromium/b\n[proxies.isp3]\nserver = "http://192.0.2.1:1"\n'
     ),
+    "two profiles on one directory": (
+        '[[profiles]]\npool = "shop"\nlauncher = "chromium"\nid = "b"\ndirectory = "/d"\n'
+        '[[profiles]]\npool = "other"\nlauncher = "chromium"\nid = "c"\n'
+        'directory = "/d/" #! [profiles.directory] belongs to profile chromium/b (line 15); two browsers on a\n'
+    ),
+    "many profiles on one directory": (
+        '[[profiles]]\npool = "shop"\nlauncher = "chromium"\nids = ["b", "c"]\ndirectory = "/d" #! belongs to profile '
+        "chromium/b\n"
+    ),
+    "a directory of profiles of two launchers that one machine can have": (
+        '[launchers.one]\nmachines = ["m1", "m2"]\n[launchers.two]\nmachines = ["m2"]\n'
+        '[[profiles]]\npool = "shop"\nlauncher = "one"\nid = "b"\ndirectory = "/d"\n'
+        '[[profiles]]\npool = "shop"\nlauncher = "two"\nid = "b"\ndirectory = "/d" #! belongs to profile one/b\n'
+    ),
+    "a directory that is no full path": (
+        '[[profiles]]\npool = "shop"\nlauncher = "chromium"\nid = "b"\n'
+        'directory = "d" #! [profiles.directory] must be the full path\n'
+    ),
+    "a directory of a launcher": (
+        '[launchers.one]\ndirectory = "/d" #! [launchers.one.directory] belongs to one profile\n'
+    ),
+    "a directory of a job": (
+        JOB + TARGETS + "launch = { directory = '/d' } #! cannot take it: directory: belongs to one profile\n"
+    ),
     "a target for a profile that is not there": (
         JOB + 'targets = { list = [\n{ url = "https://shop.example/", profile = "a" },\n'
         '{ url = "https://shop.example/", profile = "chromium/a" },\n'
@@ -128,6 +152,36 @@ def test_a_proxy_that_the_database_pins_is_not_given_away(declared: Declared) ->
     assert "chromium/a, which is retired (list it here without the proxy to free that)" in problem
     freed = other + '[[profiles]]\npool = "shop"\nlauncher = "chromium"\nid = "a"\n'
     assert declared.apply(freed) == ["+ profile chromium/b", "~ profile chromium/a: proxy isp1 → none"]
+
+
+def test_a_directory_that_a_profile_of_the_database_has_is_not_given_away(declared: Declared) -> None:
+    mine = BASE.replace('id = "a"\n', 'id = "a"\ndirectory = "/d"\n').replace('proxy = "isp1"\n', "")
+    declared.apply(mine)
+    # One that no file has declared.
+    declared.execute("UPDATE poolsql.profiles SET declared = false")
+    other = mine.replace('id = "a"', 'id = "b"')
+    (problem,) = declared.problems(other)
+    assert problem.startswith("10: [profiles.directory] belongs to profile chromium/a in the database")
+    profile = declared.one("SELECT id FROM poolsql.profiles")
+    change_state(declared.database, profile.id, "retire", who="bob")
+    (problem,) = declared.problems(other)
+    assert "chromium/a, which is retired (list it here without the directory to free that)" in problem
+
+
+def test_machines_that_never_meet_may_have_directories_of_one_name(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN_OF_TESTS", "secret-of-tests-2")
+    apart = (
+        '[launchers.one]\nmachines = ["m1"]\n[launchers.two]\nmachines = ["m2"]\n'
+        '[launchers.jb]\npreset = "justbrowser"\ntoken = "env:TOKEN_OF_TESTS"\nvariables = { directory = "x" }\n'
+        'start = { path = "/{directory}/{id}/start" }\n'
+    ) + "".join(
+        f'[[profiles]]\npool = "shop"\nlauncher = "{launcher}"\nid = "{key}"\ndirectory = "/d"\n'
+        for launcher, key in (("one", "b"), ("two", "b"), ("jb", "b"), ("jb", "c"))
+    )
+    # A product's own option of that name may well be the same for two profiles.
+    assert len([line for line in declared.apply(BASE + apart) if line.startswith("+ profile")]) == 5
 
 
 def test_a_proxy_of_several_profiles_stays_shared(declared: Declared) -> None:

@@ -142,3 +142,22 @@ def test_the_environment_is_what_a_browser_needs(monkeypatch: pytest.MonkeyPatch
 def test_the_databases_variables_are_never_passed_on(name: str) -> None:
     with pytest.raises(BadInputError, match=name):
         read_options({"environment": [name]})
+
+
+def test_only_a_profile_has_a_directory(tmp_path: Path) -> None:
+    own = {"directory": str(tmp_path / "brought")}
+    assert read_options(own, of_profile=True).directory == tmp_path / "brought"
+    with pytest.raises(BadInputError, match=r"^options of a local launcher: directory: belongs to one profile; [^;]*$"):
+        read_options(own)
+    launcher = LocalLauncher("chromium", "here", tmp_path)
+    launcher.check_options(own)
+    with pytest.raises(BadInputError, match="belongs to one profile"):
+        launcher.check_options(own, of_start=True)
+    with pytest.raises(BadInputError, match="belongs to one profile"):
+        LocalLauncher("chromium", "here", tmp_path, options=own)
+
+
+@pytest.mark.parametrize("directory", ["", "d", "./d", "~/d", "/d/../e", "/", "/d\0", 7, ["/d"]])
+def test_a_directory_is_a_full_path(directory: object) -> None:
+    with pytest.raises(BadInputError, match="directory: must be the full path"):
+        read_options({"directory": directory}, of_profile=True)

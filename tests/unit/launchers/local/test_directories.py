@@ -108,3 +108,12 @@ def test_a_path_that_depends_on_something_is_refused(path: str) -> None:
 
 def test_a_place_that_cannot_be_created_is_a_fault_of_the_launcher() -> None:
     assert refused(Path("/proc/poolsql/shop"), "POOLSQL_DATA_DIR").fault is LaunchFault.LAUNCHER
+
+
+def test_a_directory_that_has_to_be_there_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(LaunchFailedError, match="does not exist") as error:
+        open_directory(tmp_path / "brought", create=False)
+    assert error.value.fault is LaunchFault.PROFILE
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "brought").mkdir(mode=0o700)
+    assert open_directory(tmp_path / "brought", create=False) == tmp_path / "brought"
