@@ -10,12 +10,20 @@ WITH lease AS MATERIALIZED (
 pinned AS (
     UPDATE poolsql.profiles
     SET machine = coalesce(profiles.machine, %(machine)s::text),
-        directory = coalesce(%(directory)s::text, profiles.directory)
+        directory = coalesce(
+            CASE WHEN profiles.machine <> %(machine)s::text THEN profiles.directory END,
+            %(directory)s::text,
+            profiles.directory
+        )
     FROM lease, poolsql.launchers
     WHERE profiles.id = lease.profile_id
       AND launchers.id = profiles.launcher_id
       AND launchers.pins_machine
       AND %(machine)s::text IS NOT NULL
-      AND (profiles.machine IS NULL OR profiles.directory IS DISTINCT FROM %(directory)s::text)
+      AND (
+          profiles.machine IS NULL
+          OR profiles.directory IS NULL
+          OR (profiles.machine = %(machine)s::text AND profiles.directory <> %(directory)s::text)
+      )
 )
 SELECT id AS lease_id FROM lease

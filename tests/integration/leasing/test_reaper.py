@@ -391,7 +391,7 @@ def test_a_lease_that_is_held_cannot_be_ended_as_reclaimed_i2(desk: Desk, own: b
     assert desk.picture() == before
 
 
-def test_a_profile_is_pinned_once_and_never_moved(desk: Desk) -> None:
+def test_a_profile_is_pinned_once_and_only_its_directory_moves_and_on_its_machine(desk: Desk) -> None:
     def start(machine: str | None, directory: str | None) -> tuple[str | None, str | None]:
         granted = desk.granted()
         reports.browser_starting(
@@ -405,6 +405,8 @@ def test_a_profile_is_pinned_once_and_never_moved(desk: Desk) -> None:
     assert start("here", None) == ("here", None)
     assert start("there", "/data/pinned") == ("here", "/data/pinned")
     assert start("there", "/data/moved") == ("here", "/data/pinned")
+    assert start("here", None) == ("here", "/data/pinned")
+    assert start("here", "/data/moved") == ("here", "/data/moved")
 
 
 def test_a_browser_of_an_earlier_lease_says_nothing_about_the_next_i3(desk: Desk) -> None:
