@@ -1,10 +1,10 @@
-"""Durations as people write them: a timedelta, seconds, or text such as ``90s``, ``2m``, ``1h30m``."""
+"""Durations as people write them (a timedelta, seconds, or text such as ``90s``, ``2m``, ``1h30m``), and moments."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from poolsql.errors import BadInputError
 
@@ -86,3 +86,8 @@ def _seconds_of_text(text: str) -> float | None:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def format_moment(moment: datetime) -> str:
+    """An aware moment as ISO 8601 in UTC, such as ``2026-12-01T06:00:00Z``."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

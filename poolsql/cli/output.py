@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from poolsql.durations import format_duration
+from poolsql.durations import format_duration, format_moment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,7 +126,7 @@ def as_json(value: object) -> Any:  # noqa: PLR0911 - one return a kind
         case Enum():
             return value.value
         case datetime():
-            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            return format_moment(value)
         case timedelta():
             return value.total_seconds()
         case UUID():

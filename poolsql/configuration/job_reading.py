@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -24,9 +25,8 @@ from poolsql.text import did_you_mean
 
 FIRING_KEYS = ("pool", "schedule", "zone", "misfire", "misfire_grace", "overlap")
 """When a job is due; the keys below say what it does, and are kept as its definition."""
-DEFINITION_KEYS = (
-    *("targets", "concurrency", "task_timeout", "profile_wait", "retries", "page_rules"),
-    *(*PageSteps.NAMES, "extract", "handler", "launch"),
+DEFINITION_KEYS = tuple(
+    name for field in fields(JobDefinition) for name in (PageSteps.NAMES if field.name == "steps" else (field.name,))
 )
 JOB_KEYS = (*FIRING_KEYS, *DEFINITION_KEYS)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +10,13 @@ from sqlalchemy import ARRAY, Text, any_, literal, select
 
 from poolsql.database.engine import Database
 from poolsql.database.tables import launchers, pools, profiles
-from poolsql.errors import BadInputError, ConflictError, UnknownNameError
+from poolsql.errors import BadInputError, ConflictError
 from poolsql.leasing import bulk, registry
 from poolsql.leasing.audit import record
 from poolsql.leasing.checks import checked_name
-from poolsql.text import clean_text, did_you_mean
-
-_MOST_SHOWN = 20
-"""Lines or ids that one message names; a file in the wrong form has thousands."""
+from poolsql.lists import read_list, some_of
+from poolsql.operations.names import unknown_name
+from poolsql.text import clean_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,52 +29,24 @@ class Imported:
 
 
 def read_id_file(path: Path | None) -> list[str]:
-    """Read a file with one id a line; blank lines, and ``#`` at the start or after a blank, are skipped.
+    """Read a file with one id a line, as `read_list` does.
 
     Args:
         path: The file; None: standard input.
 
     Raises:
-        BadInputError: It cannot be read, names no id, or lines are wrong or occur twice: all of them by their numbers.
+        BadInputError: It cannot be read, names no id, or lines are wrong or occur twice: by their numbers.
     """
-    name = "standard input" if path is None else str(path)
-    try:
-        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{name}: cannot read the file ({error.strerror})") from error
-    return read_ids(data, name=name)
-
-
-def read_ids(data: bytes, *, name: str) -> list[str]:
-    """`read_id_file` for what was read already.
-
-    Raises:
-        BadInputError: As `read_id_file`.
-    """
-    try:
-        content = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{name}: not a text in UTF-8 (byte {error.start:,}); save it as such") from error
     first_lines: dict[str, int] = {}
-    problems: list[str] = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        key = re.sub(r"(?:^|\s)#.*", "", line).strip()
-        if not key:
-            continue
-        try:
-            checked_name(key, "id")
-        except BadInputError as error:
-            problems.append(f"line {number}: {error}")
-            continue
+
+    def checked(key: str, line: int) -> str:
+        checked_name(key, "id")
         if key in first_lines:
-            problems.append(f"line {number}: {key!r} stands in line {first_lines[key]} already")
-        first_lines.setdefault(key, number)
-    if problems:
-        count = "1 line is" if len(problems) == 1 else f"{len(problems):,} lines are"
-        raise BadInputError(f"{name}: {count} wrong: {_some(problems, '; ')}")
-    if not first_lines:
-        raise BadInputError(f"{name}: names no id; write one a line")
-    return list(first_lines)
+            raise BadInputError(f"{key!r} stands in line {first_lines[key]} already")
+        first_lines[key] = line
+        return key
+
+    return read_list(path, checked, wanted="id; write one a line")
 
 
 def import_profiles(
@@ -109,8 +78,7 @@ def import_profiles(
         names = {row.name: row.id for row in connection.execute(select(launchers.c.name, launchers.c.id))}
         launcher_id = names.get(clean_text(launcher))
         if launcher_id is None:
-            hint = did_you_mean(launcher, names) or f"; known are {', '.join(sorted(names)[:_MOST_SHOWN]) or 'none'}"
-            raise UnknownNameError(f"there is no launcher {launcher!r}{hint}")
+            raise unknown_name("launcher", launcher, names)
         added = bulk.add_keys(connection, pool_id=pool_id, launcher_id=launcher_id, keys=ids, tags=tags, new=new)
         # After the insert: whoever adds one of them elsewhere at this moment has been waited for.
         elsewhere = connection.execute(
@@ -125,13 +93,8 @@ def import_profiles(
         ).all()
         if elsewhere:
             shown = [f"{row.key} (pool {row.name})" for row in elsewhere]
-            raise ConflictError(f"launcher {launcher}: {len(shown):,} ids are in another pool: {_some(shown, ', ')}")
+            raise ConflictError(f"launcher {launcher}: {len(shown):,} ids are in another pool: {some_of(shown)}")
         if added:
             subject = f"{added:,} profiles of launcher {launcher} into pool {pool}"
             record(connection, who=who, action="profile import", subject=subject, reason=reason)
     return Imported(added=added, already_there=len(ids) - added)
-
-
-def _some(texts: Sequence[str], separator: str) -> str:
-    more = f"{separator}and {len(texts) - _MOST_SHOWN:,} more" if len(texts) > _MOST_SHOWN else ""
-    return separator.join(texts[:_MOST_SHOWN]) + more

@@ -7,13 +7,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TextIO
 
 from sqlalchemy import ColumnElement, Select, func, select
 
 from poolsql.database.engine import Database
 from poolsql.database.tables import jobs, profiles, runs, tasks
+from poolsql.durations import format_moment
 from poolsql.errors import ConflictError
 from poolsql.operations.formats import Format
 from poolsql.operations.jobs import find_job
@@ -106,7 +107,7 @@ def export_results(database: Database, out: TextIO, source: Source, *, how: Form
 def _write_lines(rows: Iterator[Mapping[str, Any]], out: TextIO) -> int:
     count = 0
     for row in rows:
-        out.write(json.dumps({**row, "finished_at": _moment(row["finished_at"])}, ensure_ascii=False) + "\n")
+        out.write(json.dumps({**row, "finished_at": format_moment(row["finished_at"])}, ensure_ascii=False) + "\n")
         count += 1
     return count
 
@@ -125,7 +126,7 @@ def _write_table(
         result = _object(row["result"])
         if not known.issuperset(result):
             raise ConflictError("results changed while they were read; export them again")
-        facts = {**row, "finished_at": _moment(row["finished_at"])}
+        facts = {**row, "finished_at": format_moment(row["finished_at"])}
         values = [*(facts[name] for name in COLUMNS), *(result.get(field) for field in fields)]
         writer.writerow([_cell(value, raw=raw) for value in values])
         count += 1
@@ -174,7 +175,3 @@ def _cell(value: Any, *, raw: bool) -> str | int | float:
             return value
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from poolsql.durations import format_duration, parse_duration
+from poolsql.durations import format_duration, format_moment, parse_duration
 from poolsql.errors import BadInputError
 from poolsql.scheduling.cron_expressions import checked_expression, follows_the_clock, matches
 from poolsql.scheduling.zones import (
@@ -216,10 +216,10 @@ class Once:
 
     def to_json(self) -> dict[str, Any]:
         """As `Schedule.to_json`."""
-        return {"once": _written(self.at)}
+        return {"once": format_moment(self.at)}
 
     def __str__(self) -> str:
-        return f"once at {_written(self.at)}"
+        return f"once at {format_moment(self.at)}"
 
 
 def parse_schedule(
@@ -293,7 +293,3 @@ def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise BadInputError(f"{moment.isoformat()}: has no time zone; give an aware datetime")
     return moment.astimezone(UTC)
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

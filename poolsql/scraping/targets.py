@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import idna
 
 from poolsql.errors import BadInputError
+from poolsql.lists import read_list
 from poolsql.text import clean_text
 
 MAX_URL_LENGTH = 8000
@@ -94,33 +95,13 @@ def host_name(text: str) -> str:
 
 
 def read_url_file(path: Path) -> list[Target]:
-    """Read a file with one address a line; blank lines, and ``#`` at the start or after a blank, are skipped.
+    """Read a file with one address a line, as `read_list` does.
 
     Raises:
-        BadInputError: The file cannot be read or names no address, or lines are wrong: all of them with their numbers.
+        BadInputError: The file cannot be read or names no address, or lines are wrong: by their numbers.
     """
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot read the file ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not a text file in UTF-8 (byte {error.start:,})") from error
-    targets: list[Target] = []
-    problems: list[str] = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        address = re.sub(r"(?:^|\s)#.*", "", line).strip()
-        if not address:
-            continue
-        try:
-            targets.append(parse_target(address))
-        except BadInputError as error:
-            problems.append(f"line {number}: {error}")
-    if problems:
-        count = "1 line is" if len(problems) == 1 else f"{len(problems)} lines are"
-        raise BadInputError(f"{path}: {count} wrong: " + "; ".join(problems))
-    if not targets:
-        raise BadInputError(f"{path}: names no address; write one http:// or https:// address a line")
-    return targets
+    wanted = "address; write one http:// or https:// address a line"
+    return read_list(path, lambda text, _: parse_target(text), wanted=wanted)
 
 
 def _check_characters(url: str) -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 
-from poolsql.durations import Duration, format_duration, parse_duration
+from poolsql.durations import Duration, format_duration, format_moment, parse_duration
 from poolsql.errors import BadInputError
 
 
@@ -117,3 +117,9 @@ def test_what_is_shown_is_read_as_nearly_the_same(count: int, unit: float) -> No
     # Two units at most: what is left out is less than half of the smaller one, or of the third digit.
     assert abs(shown - value) <= value / 100
     assert format_duration(shown) == format_duration(value)
+
+
+def test_moments_are_told_in_utc() -> None:
+    east = timezone(timedelta(hours=5, minutes=30))
+    assert format_moment(datetime(2026, 12, 1, 6, 0, tzinfo=east)) == "2026-12-01T00:30:00Z"
+    assert format_moment(datetime(2026, 12, 1, 6, 0, 0, 250, tzinfo=UTC)) == "2026-12-01T06:00:00.000250Z"

@@ -12,7 +12,7 @@ import pytest
 from poolsql.errors import BadInputError, ConflictError, UnknownNameError
 from poolsql.leasing import registry
 from poolsql.leasing.policy import PoolPolicy
-from poolsql.operations.importing import Imported, import_profiles, read_id_file, read_ids
+from poolsql.operations.importing import Imported, import_profiles, read_id_file
 from tests.fixtures.fleets import Desk
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
@@ -102,14 +102,11 @@ def test_all_wrong_lines_are_named_at_once(tmp_path: Path) -> None:
     assert told.endswith("; line 5: 'a' stands in line 1 already")
 
 
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [(b"", "names no id"), (b"# none\n\n", "names no id"), ("ä".encode("utf-16"), "not a text in UTF-8 (byte 0)")],
-)
-def test_a_list_without_ids_is_refused(data: bytes, problem: str) -> None:
-    with pytest.raises(BadInputError) as caught:
-        read_ids(data, name="list")
-    assert str(caught.value).startswith(f"list: {problem}")
+def test_a_list_without_ids_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "ids.txt"
+    file.write_bytes(b"# none\n\n")
+    with pytest.raises(BadInputError, match=r"ids\.txt: names no id; write one a line"):
+        read_id_file(file)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
