@@ -129,6 +129,9 @@ def upgrade() -> None:
     op.add_column("tasks", sa.Column("visited_by", sa.BigInteger(), nullable=True), schema="poolsql")
     op.add_column("tasks", sa.Column("visited_seed", sa.Text(), nullable=True), schema="poolsql")
     op.create_index("tasks_run_id_idx", "tasks", ["run_id", "id"], unique=False, schema="poolsql")
+    op.add_column(
+        "workers", sa.Column("seats", sa.Integer(), server_default=sa.text("0"), nullable=False), schema="poolsql"
+    )
     op.add_column("workers", sa.Column("draining_at", sa.DateTime(timezone=True), nullable=True), schema="poolsql")
     op.create_check_constraint(
         op.f("runs_state_check"),
@@ -150,6 +153,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_column("workers", "seats", schema="poolsql")
     op.drop_column("workers", "draining_at", schema="poolsql")
     op.drop_index("tasks_run_id_idx", table_name="tasks", schema="poolsql")
     op.drop_column("tasks", "visited_seed", schema="poolsql")

@@ -28,6 +28,8 @@ workers = Table(
     words("version", nullable=False),
     moment("started_at", now=True),
     moment("draining_at"),
+    # Browsers that it runs or is about to start; the machine's workers together keep to a limit.
+    Column("seats", Integer, nullable=False, server_default=text("0")),
     moment("ended_at"),
     comment="One process that holds leases; a new row for each process start.",
 )

@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from poolsql.fleet.threads import Threads
+from poolsql.leasing.worker import Worker, register, sign_off
 from poolsql.scheduling import browser_limit
-from poolsql.scheduling.browser_limit import BROWSERS_HERE, MEMORY_PER_BROWSER, BrowserLimit, default_most
+from poolsql.scheduling.browser_limit import MEMORY_PER_BROWSER, BrowserLimit, default_most
 from tests.fixtures.fleets import Desk, FaultyDatabase
 
 PLENTY = 100 * MEMORY_PER_BROWSER
@@ -44,9 +45,12 @@ def new_limit(faulty: FaultyDatabase, machine: str, threads_of_ours: Threads) ->
     """Makes limits of processes on the test's machine, with memory as a test says."""
 
     def make(most: int, *, memory: Callable[[], int] = lambda: PLENTY, worker_id: UUID | None = None) -> BrowserLimit:
-        mine = worker_id or uuid4()
+        if worker_id is None:
+            worker = Worker(machine=machine, pid=1, process_started="test", version="test")
+            register(faulty, worker)
+            worker_id = worker.id
         return BrowserLimit(
-            faulty, threads_of_ours, machine=machine, worker_id=mine, most=most, available_memory=memory
+            faulty, threads_of_ours, machine=machine, worker_id=worker_id, most=most, available_memory=memory
         )
 
     return make
@@ -68,13 +72,6 @@ async def asking(limit: BrowserLimit) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def looked(database: FaultyDatabase, times: int) -> None:
-    """Wait until the database was asked so often for the browsers of others."""
-    async with asyncio.timeout(15):
-        while database.ran.count(BROWSERS_HERE) < times:  # noqa: ASYNC110 - threads ask, and tell no event
-            await asyncio.sleep(0.005)
-
-
 def test_it_gives_as_many_seats_as_the_machine_has_and_no_more(new_limit: Limit) -> None:
     async def scene() -> None:
         limit = new_limit(2)
@@ -93,7 +90,7 @@ def test_it_gives_as_many_seats_as_the_machine_has_and_no_more(new_limit: Limit)
 
 
 def test_browsers_of_other_processes_of_the_machine_count(
-    new_limit: Limit, new_desk: Callable[..., Desk], faulty: FaultyDatabase, machine: str
+    new_limit: Limit, new_desk: Callable[..., Desk], machine: str
 ) -> None:
     here, elsewhere = new_desk(profiles=2, machine=machine), new_desk(profiles=2, machine=f"other-{machine}")
     for desk in (here, elsewhere):
@@ -104,9 +101,49 @@ def test_browsers_of_other_processes_of_the_machine_count(
     async def scene() -> None:
         limit = new_limit(2)
         async with asking(limit) as asked:
-            await looked(faulty, 2)
+            await asyncio.wait({asked}, timeout=0.3)
             assert not asked.done()
             await asyncio.to_thread(here.reap, lease_ids[0])
+            await asyncio.wait_for(asked, 15)
+
+    asyncio.run(scene())
+
+
+def test_processes_that_ask_at_the_same_moment_keep_to_the_machines_number(new_limit: Limit) -> None:
+    async def scene() -> None:
+        limits = [new_limit(3) for _ in range(6)]
+        most, now = 0, 0
+        full = asyncio.Event()
+
+        async def work(limit: BrowserLimit) -> None:
+            nonlocal most, now
+            for _ in range(3):
+                async with limit.seat():
+                    now += 1
+                    most = max(most, now)
+                    if now == 3:
+                        full.set()
+                    await asyncio.wait_for(full.wait(), 15)
+                    now -= 1
+
+        await asyncio.gather(*(work(limit) for limit in limits for _ in range(2)))
+        assert most == 3
+
+    asyncio.run(scene())
+
+
+def test_seats_of_a_process_that_has_ended_are_free(
+    new_limit: Limit, new_desk: Callable[..., Desk], machine: str
+) -> None:
+    desk = new_desk(machine=machine)
+    desk.execute("UPDATE poolsql.workers SET seats = 2 WHERE id = :id", id=desk.worker.id)
+
+    async def scene() -> None:
+        limit = new_limit(2)
+        async with asking(limit) as asked:
+            await asyncio.wait({asked}, timeout=0.2)
+            assert not asked.done()
+            await asyncio.to_thread(sign_off, desk.database, desk.worker)
             await asyncio.wait_for(asked, 15)
 
     asyncio.run(scene())
@@ -177,10 +214,10 @@ def test_whoever_gives_up_waiting_keeps_no_seat(new_limit: Limit) -> None:
 
 def test_a_database_that_is_away_does_not_keep_seats_back(new_limit: Limit, faulty: FaultyDatabase) -> None:
     faulty.patience = 0.0
+    limit = new_limit(1)
     faulty.down = True
 
     async def scene() -> None:
-        limit = new_limit(1)
         async with asking(limit) as asked:
             await asyncio.wait_for(asked, 15)
 
