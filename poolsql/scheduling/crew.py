@@ -106,7 +106,10 @@ class Crew:
         now = asyncio.get_running_loop().time()
         self._not_before = {row.id: self._not_before[row.id] for row in rows if row.id in self._not_before}
         for row in rows:
-            if row.id in self._works or now < self._not_before.get(row.id, 0.0):
+            if row.id in self._works:
+                self._works[row.id].runner.share_with(row.daemons)
+                continue
+            if now < self._not_before.get(row.id, 0.0):
                 continue
             try:
                 runner = await self._threads.run(partial(self._runner, row))
@@ -118,6 +121,7 @@ class Crew:
             if self._finishing.is_set():
                 return
             log.info("working on run %d of %s", row.id, row.name, extra={"run": row.id})
+            runner.share_with(row.daemons)
             self._works[row.id] = _Work(runner, asyncio.create_task(runner.run(playwright), name=f"run {row.id}"))
 
     async def _leave_to_others(self, row: Any, error: Exception) -> None:

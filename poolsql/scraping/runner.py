@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -42,6 +43,9 @@ CLAIM_SECONDS = 15.0
 
 CLAIMS_KEPT_EVERY = 4.0
 """Seconds: a claim outlives two rounds that fail."""
+
+LETS_OTHERS_FIRST = 1.5
+"""Seconds for which a worker that has its share of a run's tasks leaves the next one to others, who ask each second."""
 
 DRIVER_ANSWERS_WITHIN = 10.0
 """Seconds after which a driver that was asked for nothing much counts as gone."""
@@ -86,6 +90,7 @@ class Runner:
         self._busy: set[asyncio.Task[None]] = set()
         self._finishing = False
         self._over = False
+        self._workers = 1
         self._waits_for: frozenset[str] | None = None
         # One hand asks for all: where it finds nothing, the others would not either.
         self._asking = asyncio.Lock()
@@ -121,6 +126,10 @@ class Runner:
             self._threads.close()
         if lost is not None:
             raise DriverLostError(str(lost.exceptions[0]))
+
+    def share_with(self, workers: int) -> None:
+        """So many workers work on the run, this one among them: none takes more than its share while others want it."""
+        self._workers = max(1, workers)
 
     def finish(self) -> None:
         """Claim no further task; `run` returns when those under way have ended. To be called on its loop."""
@@ -183,6 +192,8 @@ class Runner:
             async with self._asking:
                 if self._over:
                     return
+                if self._has_its_share():
+                    await asyncio.sleep(LETS_OTHERS_FIRST)
                 await seated.enter_async_context(self._seat())
                 task = await self._claim()
                 if task is None:
@@ -196,6 +207,10 @@ class Runner:
             finally:
                 self._busy.discard(hand)
                 self._claimed.pop(task.id, None)
+
+    def _has_its_share(self) -> bool:
+        most = self._options.at_once
+        return most is not None and len(self._busy) >= math.ceil(most / self._workers)
 
     async def _wait_for_tasks(self) -> None:
         """Wait until asking for a task makes sense again, or find that nothing is left to wait for."""

@@ -62,8 +62,8 @@ pools = Table(
     Column("target_size", Integer),
     moment("paused_at"),
     words("pause_reason"),
-    declared(),
     moment("created_at", now=True),
+    declared(),
     comment="A named set of profiles with one policy.",
 )
 
@@ -83,8 +83,8 @@ launchers = Table(
     moment("breaker_open_until"),
     words("breaker_reason"),
     moment("last_started_at"),
-    declared(),
     moment("created_at", now=True),
+    declared(),
     comment="What starts and stops a profile's browser; its breaker keeps profiles out of a vendor's outage.",
 )
 
@@ -97,8 +97,8 @@ proxies = Table(
     words("username"),
     words("secret"),
     Column("shared", Boolean, nullable=False, server_default=text("false")),
-    declared(),
     moment("created_at", now=True),
+    declared(),
     comment="An exit, pinned to one profile unless declared shared. The secret is a reference, never the value.",
 )
 
@@ -136,8 +136,8 @@ profiles = Table(
     moment("needs_person_since"),
     # Uses, age and failure rate count from here: creation, or the last restore.
     moment("judged_from", now=True),
-    declared(),
     moment("created_at", now=True),
+    declared(),
     UniqueConstraint("launcher_id", "key"),
     UniqueConstraint("machine", "directory"),
     CheckConstraint("state IN ('new', 'active', 'paused', 'retired')", name="state"),

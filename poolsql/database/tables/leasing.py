@@ -27,10 +27,10 @@ workers = Table(
     words("process_started", nullable=False),
     words("version", nullable=False),
     moment("started_at", now=True),
-    moment("draining_at"),
+    moment("ended_at"),
     # Browsers that it runs or is about to start; the machine's workers together keep to a limit.
     Column("seats", Integer, nullable=False, server_default=text("0")),
-    moment("ended_at"),
+    moment("draining_at"),
     comment="One process that holds leases; a new row for each process start.",
 )
 

@@ -32,8 +32,8 @@ hosts = Table(
     Column("errors_in_a_row", Integer, nullable=False, server_default=text("0")),
     moment("stopped_at"),
     words("stop_reason"),
-    declared(),
     moment("created_at", now=True),
+    declared(),
     comment="A target site: name, plus port when it is not the scheme's default.",
     postgresql_with=HOT_STORAGE,
 )
@@ -81,6 +81,7 @@ runs = Table(
     identity(),
     words("name", nullable=False),
     Column("pool_id", BigInteger, ForeignKey("poolsql.pools.id"), nullable=False),
+    moment("created_at", now=True),
     Column("job_id", BigInteger, ForeignKey("poolsql.jobs.id")),
     moment("instant"),
     Column("state", Text, nullable=False, server_default=text("'running'")),
@@ -88,7 +89,6 @@ runs = Table(
     # The job's as it was when it fired; NULL: whoever created the run works on it with a handler of their own.
     Column("definition", JSONB(none_as_null=True)),
     words("detail"),
-    moment("created_at", now=True),
     moment("ended_at"),
     UniqueConstraint("job_id", "instant"),
     CheckConstraint("state IN ('due', 'running', 'done', 'failed', 'cancelled', 'skipped')", name="state"),
@@ -110,7 +110,6 @@ tasks = Table(
     # Only this profile may try it, because its target or its last outcome says so.
     Column("profile_id", BigInteger),
     words("seed"),
-    Column("parameters", JSONB, nullable=False, server_default=text("'{}'")),
     # Whoever claimed the task holds it until then; afterwards its lease says whether somebody still works on it.
     moment("claimed_until"),
     Column("lease_id", BigInteger),
@@ -118,10 +117,12 @@ tasks = Table(
     words("outcome"),
     words("detail"),
     Column("result", JSONB),
+    moment("changed_at", now=True),
+    # What its target says besides, for the handler.
+    Column("parameters", JSONB, nullable=False, server_default=text("'{}'")),
     # Who made its last visit, and with which seed: where a result came from.
     Column("visited_by", BigInteger),
     words("visited_seed"),
-    moment("changed_at", now=True),
     CheckConstraint("state IN ('pending', 'running', 'done', 'failed')", name="state"),
     Index("tasks_run_id_idx", "run_id", "id"),
     Index("tasks_pending_idx", "run_id", "not_before", "id", postgresql_where=text("state = 'pending'")),

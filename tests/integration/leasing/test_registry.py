@@ -203,6 +203,6 @@ def test_one_directory_of_a_machine_belongs_to_one_profile(new_desk: Callable[..
     desk = new_desk(profiles=2)
     first, second = desk.lease(), desk.lease()
     first.browser_starting({"pid": 1}, machine="here", directory="/data/a")
-    with pytest.raises(Exception, match="profiles_machine_directory_key"):
+    with pytest.raises(ConflictError, match="another profile has it on machine here"):
         second.browser_starting({"pid": 2}, machine="here", directory="/data/a")
     assert desk.lease_row(second.id).browser_state == "none"

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import URL
 
+from poolsql.database.engine import Database
 from poolsql.errors import BadInputError, DatabaseUnavailableError
 from poolsql.leasing import registry
 from poolsql.operations.jobs import fire_by_hand
 from poolsql.scheduling.firing import Firing
 from poolsql.scheduling.preparing import LEFT_TO_OTHERS, prepare_runs
 from poolsql.scheduling.targets import TargetSource, check_query, read_targets
+from poolsql.settings import Settings
 from tests.fixtures.clocks import MovedClock
 from tests.fixtures.fleets import Desk
 from tests.integration.scheduling.jobs import Jobs
@@ -106,9 +109,13 @@ def test_a_query_that_writes_or_is_no_query_of_targets_is_refused(
     assert desk.picture() == before
 
 
-def test_a_query_that_takes_too_long_is_its_own_fault(clock: MovedClock) -> None:
-    with pytest.raises(BadInputError, match="statement timeout"):
-        read_targets(clock.database, TargetSource(query="SELECT 'x' AS url FROM pg_sleep(60)"))
+def test_a_query_that_takes_too_long_is_its_own_fault(database_url: URL, settings: Settings) -> None:
+    impatient = Database(database_url, settings.model_copy(update={"statement_timeout": 0.2}))
+    try:
+        with pytest.raises(BadInputError, match="statement timeout"):
+            read_targets(impatient, TargetSource(query="SELECT 'x' AS url FROM pg_sleep(60)"))
+    finally:
+        impatient.close()
 
 
 def test_what_cannot_be_visited_is_a_task_that_has_failed(prepared: Any) -> None:

@@ -151,7 +151,7 @@ def test_a_result_that_is_being_written_wins_over_the_return(desk: Desk, threads
         visit = Visit(outcome=Outcome.SUCCESS, task_id=task.id)
         values = {
             **visit.parameters(), "lease_id": lease.id, "token": lease.name.token, "number": 0,
-            "task_state": "done", "delay": 0.0, "same_profile": False, "result": None,
+            "task_state": "done", "delay": 0.0, "same_profile": False, "result": None, "seed": None,
         }  # fmt: skip
         assert worker.run(FINISH_TASK, values)
         assert run.return_orphans() == 0, "the task's lease is live, so its row is not even waited for"
