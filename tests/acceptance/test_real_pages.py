@@ -1,4 +1,4 @@
-"""``demo --urls`` over 100 pages that nobody here wrote: PostgreSQL's manual, served by nginx on this machine."""
+"""``demo --urls`` over pages that nobody here wrote: PostgreSQL's manual, served by nginx on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
