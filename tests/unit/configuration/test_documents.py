@@ -58,3 +58,12 @@ def test_the_example_is_right() -> None:
     file = read_fleet_file(ROOT / "examples" / "fleet.toml", load_settings())
     assert file.problems == []
     assert (len(file.profiles), sorted(file.jobs)) == (4, ["by-hand", "prices"])
+
+
+def test_what_the_readme_shows_is_right_and_short(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(example.splitlines()) <= 10
+    (tmp_path / "fleet.toml").write_text(example, encoding="utf-8")
+    file = read_fleet_file(tmp_path / "fleet.toml", load_settings())
+    assert file.problems == []
+    assert (len(file.profiles), list(file.jobs)) == (1, ["titles"])
