@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from dotenv import dotenv_values
 from platformdirs import user_data_path
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -129,6 +130,8 @@ def load_settings(**overrides: object) -> Settings:
     file = os.environ.get(ENV_FILE_VARIABLE, ".env")
     values: dict[str, Any] = {"_env_file": file or None, **overrides}
     try:
+        if file:
+            _refuse_misspelt(dotenv_values(file))
         return Settings(**values)
     except ValidationError as error:
         lines = [
@@ -142,7 +145,7 @@ def load_settings(**overrides: object) -> Settings:
         raise BadInputError(f"settings: the file {file} does not hold UTF-8 text") from None
 
 
-def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+def _refuse_misspelt(environment: Mapping[str, str | None]) -> None:
     # Only what is nearly a setting's name: a cluster may set others of our prefix, such as POOLSQL_SERVICE_HOST.
     known = {f"POOLSQL_{name.upper()}" for name in Settings.model_fields} | {ENV_FILE_VARIABLE}
     for name in environment:

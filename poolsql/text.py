@@ -70,7 +70,7 @@ def clean_json(value: object, *, limits: Limits | None = None) -> Json:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a message about a word that is not known: ``; did you mean 'pool'?``, or nothing."""
     alike = get_close_matches(word, known, n=1)
-    return f"; did you mean {alike[0]!r}?" if alike else ""
+    return f"; did you mean {str(alike[0])!r}?" if alike else ""
 
 
 class _Cleaner:

@@ -74,7 +74,8 @@ def healthcheck(
     from poolsql.settings import process_settings
 
     with fleet_database() as database:
-        health = check_health(database, machine=None if everywhere else process_settings().machine)
+        here = process_settings().machine
+        health = check_health(database, machine=None if everywhere else here, here=here)
     if as_json:
         output.print_json({"ok": health.ok, **asdict(health)})
     else:

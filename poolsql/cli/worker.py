@@ -72,4 +72,4 @@ def _loop(loop: LoopLine) -> str:
     from poolsql.durations import format_duration
 
     failing = f", failing since {output.shown(loop.failing_since)}" if loop.failing_since is not None else ""
-    return f"{loop.loop} {format_duration(loop.age)} ago{failing}"
+    return f"{loop.loop} {format_duration(round(loop.age.total_seconds(), 1))} ago{failing}"

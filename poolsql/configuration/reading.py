@@ -164,6 +164,11 @@ def _proxies(document: Mapping[str, Any], problems: Problems) -> Iterator[ProxyE
 def _hosts(document: Mapping[str, Any], problems: Problems) -> Iterator[HostEntry]:
     lines: dict[str, int] = {}
     for table in sections(document, "hosts", problems):
+        inner = [name for name, value in table.values.items() if name not in HOST_KEYS and isinstance(value, Mapping)]
+        if inner:
+            # [hosts.shop.example] is a table "example" in a table "shop".
+            table.problem(None, f'a host\'s name has dots: write it in quotes, [hosts."{table.path[-1]}.{inner[0]}"]')
+            continue
         table.refuse_unknown(HOST_KEYS)
         delay = table.duration("delay")
         name = _host_name(table)

@@ -47,7 +47,7 @@ def fence(database: Database, *, who: str, reason: str | None = None) -> int:
         DatabaseError: Nothing was changed.
     """
     with database.transaction() as connection:
-        fenced = _take(connection, true(), "fenced", reason)
+        fenced = _take(connection, true(), Outcome.LEASE_EXPIRED, "fenced", reason)
         audit.record(connection, who=who, action="fence", subject=f"{len(fenced)} leases", reason=reason)
     return len(fenced)
 
@@ -55,13 +55,14 @@ def fence(database: Database, *, who: str, reason: str | None = None) -> int:
 def revoke(database: Database, which: ColumnElement[bool], *, who: str, reason: str | None = None) -> list[Taken]:
     """Take the live leases that a condition on `leases` names from their holders, as `fence` does with all.
 
+    They end as cancelled, which blames nobody: their profiles are offered again when their browsers have stopped.
     Those that are reclaiming already stay as they are. Each lease has an audit entry of its own.
 
     Raises:
         DatabaseError: Nothing was changed.
     """
     with database.transaction() as connection:
-        taken = _take(connection, which, "revoked", reason)
+        taken = _take(connection, which, Outcome.CANCELLED, "revoked", reason)
         for lease in taken:
             subject = f"lease {lease.lease_id} of profile {lease.profile}"
             audit.record(connection, who=who, action="lease revoke", subject=subject, reason=reason)
@@ -98,7 +99,9 @@ def end_unproven(database: Database, lease_id: int, *, who: str, reason: str) ->
     return attempt_from(ended)
 
 
-def _take(connection: Connection, which: ColumnElement[bool], how: str, reason: str | None) -> list[Taken]:
+def _take(
+    connection: Connection, which: ColumnElement[bool], outcome: Outcome, how: str, reason: str | None
+) -> list[Taken]:
     now = func.clock_timestamp()
     # Locked in the order in which everybody locks leases, and then seen as the locks found them.
     live = (
@@ -115,7 +118,7 @@ def _take(connection: Connection, which: ColumnElement[bool], how: str, reason: 
         .values(
             state=LeaseState.RECLAIMING.value,
             reclaim_since=now,
-            reclaim_outcome=Outcome.LEASE_EXPIRED.value,
+            reclaim_outcome=outcome.value,
             reclaim_detail=cleaned(f"{how}: {reason}" if reason else how),
             reclaim_next_at=now,
         )

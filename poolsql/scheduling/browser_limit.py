@@ -81,7 +81,7 @@ class BrowserLimit:
             async with self._turn:
                 while (full := await self._take()) is not None:
                     if full != self._told:
-                        log.warning("no further browser for now: %s", full)
+                        log.info("no further browser for now: %s", full)
                         self._told = full
                     await asyncio.sleep(LOOK_AGAIN_AFTER)
                 self._told = ""
@@ -120,7 +120,7 @@ class BrowserLimit:
             return f"the machine's seats could not be counted: {error}"
         if row.taken:
             return None
-        return f"other processes run {row.others} browsers, this one {self._taken}, and {self._most} is the most here"
+        return f"of the {self._most} that this machine is to run, {self._taken} run here and {row.others} elsewhere"
 
     def _give_back(self, full: str | None) -> None:
         """The seat that was just taken is not wanted any more."""

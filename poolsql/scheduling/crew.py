@@ -127,9 +127,15 @@ class Crew:
     async def _leave_to_others(self, row: Any, error: Exception) -> None:
         """Others may have its handler; this process looks again when somebody had time to mend it."""
         unexpected = None if isinstance(error, PoolsqlError) else error
-        log.error("run %d of %s cannot be worked on here: %s", row.id, row.name, error, exc_info=unexpected)
+        log.error(
+            "run %d of %s cannot be worked on here: %s; when its handler has changed, start the daemon again",
+            row.id,
+            row.name,
+            error,
+            exc_info=unexpected,
+        )
         self._not_before[row.id] = asyncio.get_running_loop().time() + TRY_AGAIN_AFTER
-        note = cleaned(f"on {self._fleet.settings.machine}: {error}")
+        note = cleaned(f"on {self._fleet.settings.machine}: {error}; when it has changed, start the daemon there again")
         parameters = {"run_id": row.id, "note": note}
         await self._threads.run(lambda: self._fleet.database.run(NOTE_RUN, parameters))
 

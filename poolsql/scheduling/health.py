@@ -8,6 +8,7 @@ from uuid import UUID
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.durations import format_duration
+from poolsql.launchers.processes import ProcessIdentity, is_alive
 
 HEALTH = Statement.load("poolsql.scheduling", "health")
 
@@ -47,13 +48,20 @@ class Health:
         return not self.problems
 
 
-def check_health(database: Database, *, machine: str | None = None) -> Health:
+def check_health(database: Database, *, machine: str | None = None, here: str | None = None) -> Health:
     """Look at the daemons of a machine; None: of all machines.
+
+    Args:
+        here: This machine's name: of its daemons those whose processes have died are none any more.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached, which is no health either.
     """
-    rows = database.run(HEALTH, {"machine": machine})
+    rows = [
+        row
+        for row in database.run(HEALTH, {"machine": machine})
+        if row.machine != here or is_alive(ProcessIdentity(row.pid, row.process_started))
+    ]
     loops = tuple(
         LoopHealth(
             worker_id=row.worker_id,

@@ -74,7 +74,7 @@ def _start(database: Database, run: Row, rows: Sequence[Mapping[str, Any]]) -> N
         if _move(connection, run, RunState.RUNNING):
             for first in range(0, len(rows), AT_ONCE):
                 connection.execute(insert(tasks), rows[first : first + AT_ONCE])
-    log.info("run %d of %s has %d tasks", run.id, run.name, len(rows), extra={"run": run.id})
+    log.info("run %d of %s begins; tasks: %d", run.id, run.name, len(rows), extra={"run": run.id})
 
 
 def _fail(database: Database, run: Row, problem: str) -> None:

@@ -174,4 +174,11 @@ def _check_columns(columns: Sequence[str]) -> None:
 
 
 def _told(error: psycopg.Error) -> str:
+    told = _reason(error)
+    if isinstance(error, psycopg.errors.SyntaxError | psycopg.errors.FeatureNotSupported):
+        told += "; a query of targets can only read, so write one SELECT"
+    return told
+
+
+def _reason(error: psycopg.Error) -> str:
     return error.diag.message_primary or str(error).strip() or type(error).__name__

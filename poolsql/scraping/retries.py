@@ -10,6 +10,7 @@ from poolsql.durations import parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing.outcomes import RULES, Outcome, Retry
 from poolsql.scraping.states import TaskState
+from poolsql.text import did_you_mean
 
 MOST_TRIES = 10
 """A task whose worker is lost time and again ends as failed after this many tries: it may be what kills them."""
@@ -78,8 +79,13 @@ class RetryPolicy:
                 raise BadInputError(
                     "retries.profile: a task that was blocked waits for the same profile; no other is tried"
                 )
+            elif name in set(Outcome):
+                per_outcome[Outcome(name)] = _number(given, name)
             else:
-                per_outcome[Outcome(name) if name in set(Outcome) else name] = _number(given, name)
+                known = ["default", "delay", "longest_delay", *Outcome]
+                raise BadInputError(
+                    f"retries.{name}: unknown{did_you_mean(str(name), known)}; known are {', '.join(known)}"
+                )
         return cls(**fields, per_outcome=per_outcome)
 
     def after(self, outcome: Outcome, *, tries: int) -> Next:

@@ -44,6 +44,9 @@ CLAIM_SECONDS = 15.0
 CLAIMS_KEPT_EVERY = 4.0
 """Seconds: a claim outlives two rounds that fail."""
 
+WORTH_TELLING = 5.0
+"""Seconds of waiting from which on a run says what it waits for."""
+
 LETS_OTHERS_FIRST = 1.5
 """Seconds for which a worker that has its share of a run's tasks leaves the next one to others, who ask each second."""
 
@@ -119,7 +122,8 @@ class Runner:
                     for loop in loops:
                         loop.cancel()
             with contextlib.suppress(DatabaseError):  # whoever looks next closes the run
-                await self._call(lambda: tasks.end_runs(self._database, run_id=self._run_id))
+                for run_id, state in await self._call(lambda: tasks.end_runs(self._database, run_id=self._run_id)):
+                    log.info("run %d has ended: %s", run_id, state, extra={"run": run_id})
         except* DriverLostError as group_of_losses:
             lost = group_of_losses  # raised in here it would be a group again, on some versions of Python
         finally:
@@ -217,6 +221,10 @@ class Runner:
         progress = await self._call(lambda: tasks.run_progress(self._database, self._run_id))
         self._over = progress.over
         if not self._over:
+            if progress.next_in is None or progress.next_in > WORTH_TELLING:
+                told = await self._call(lambda: tasks.note_waiting(self._database, self._run_id))
+                if told is not None:
+                    log.warning("run %d %s", self._run_id, told, extra={"run": self._run_id})
             soon = 1.0 if progress.next_in is None else min(1.0, max(0.05, progress.next_in))
             # Spread, so that workers of several processes do not ask together.
             await asyncio.sleep(soon * random.uniform(0.8, 1.0))  # noqa: S311

@@ -29,6 +29,7 @@ PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
 RETURN_TASKS = Statement.load(_HERE, "return_tasks")
 END_UNSERVABLE = Statement.load(_HERE, "end_unservable")
 RUN_PROGRESS = Statement.load(_HERE, "run_progress")
+NOTE_WAITING = Statement.load(_HERE, "note_waiting")
 END_RUNS = Statement.load(_HERE, "end_runs")
 
 LEAD = 3.0
@@ -114,6 +115,12 @@ def attach_lease(database: Database, task: Task, lease: Lease) -> bool:
     """Go on under a lease; False when the claim was over and somebody else may have the task."""
     parameters = {"lease_id": lease.id, "task_id": task.id, "claimed_until": task.claimed_until}
     return bool(database.run(ATTACH_LEASE, parameters))
+
+
+def note_waiting(database: Database, run_id: int) -> str | None:
+    """Write on the run for which paused or stopped hosts its tasks wait; returns it when it is news."""
+    rows = database.run(NOTE_WAITING, {"run_id": run_id})
+    return str(rows[0].detail) if rows else None
 
 
 def end_runs(database: Database, *, run_id: int | None = None) -> list[tuple[int, RunState]]:

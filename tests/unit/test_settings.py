@@ -242,3 +242,10 @@ def test_what_is_no_reference_is_never_repeated(value: str) -> None:
     with pytest.raises(BadInputError, match="given by reference, as env:NAME or file:/path") as caught:
         secret_text(value)
     assert "geheim" not in str(caught.value)
+
+
+def test_a_misspelt_setting_of_the_file_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "settings.env").write_text("POOLSQL_STATMENT_TIMEOUT=3\n")
+    monkeypatch.setenv("POOLSQL_ENV_FILE", str(tmp_path / "settings.env"))
+    with pytest.raises(BadInputError, match="did you mean POOLSQL_STATEMENT_TIMEOUT"):
+        load_settings()

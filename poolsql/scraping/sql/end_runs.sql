@@ -7,7 +7,9 @@ SET state = CASE
         WHEN EXISTS (SELECT FROM poolsql.tasks WHERE tasks.run_id = runs.id) THEN 'failed'
         ELSE 'done'
     END,
-    ended_at = clock_timestamp()
+    ended_at = clock_timestamp(),
+    -- What it waited for is over; how its tasks ended stands with them.
+    detail = NULL
 FROM poolsql.runs AS seen
 WHERE seen.id = runs.id
   AND seen.ctid = runs.ctid

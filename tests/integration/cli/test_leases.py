@@ -70,9 +70,9 @@ def test_a_revoked_lease_is_lost_to_its_holder_and_ended_by_the_reaper(
     assert calls("lease", "revoke", taken.lease_id).line == f"lease {taken.lease_id} is reclaiming already"
     desk.reaper().run_once()
     attempt = desk.attempt(taken.lease_id)
-    assert (attempt.outcome, attempt.detail, attempt.ended_by) == ("lease_expired", "revoked: stuck", "reaper")
+    assert (attempt.outcome, attempt.detail, attempt.ended_by) == ("cancelled", "revoked: stuck", "reaper")
     ended = calls("lease", "revoke", taken.lease_id, "--json").json
-    assert ended == {"taken": [], "already": [f"lease {taken.lease_id} has ended already, as lease_expired"]}
+    assert ended == {"taken": [], "already": [f"lease {taken.lease_id} has ended already, as cancelled"]}
     subject = f"lease {taken.lease_id} of profile {key}"
     assert audited_since(desk, mark) == [("ann@here", "lease revoke", subject, "stuck")]
 

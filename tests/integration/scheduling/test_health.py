@@ -131,3 +131,9 @@ def test_a_database_that_is_away_is_no_health(faulty: FaultyDatabase) -> None:
     faulty.down = True
     with pytest.raises(DatabaseUnavailableError):
         check_health(faulty)
+
+
+def test_a_daemon_of_this_machine_whose_process_has_died_is_none(daemon: Desk, machine: str) -> None:
+    assert check_health(daemon.database, machine=machine, here="elsewhere").ok, "from there it cannot be seen"
+    health = check_health(daemon.database, machine=machine, here=machine)
+    assert health.problems == (f"no daemon runs on {machine}; start one: poolsql daemon",)

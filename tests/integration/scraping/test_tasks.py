@@ -374,3 +374,19 @@ def test_delays_are_kept_to_the_microsecond(desk: Desk) -> None:
     tasks.put_back(run.database, task, delay=0.25)
     row = run.row(task)
     assert timedelta(0) <= timedelta(seconds=0.25) - (row.not_before - row.changed_at) < timedelta(seconds=0.2)
+
+
+def test_a_run_says_for_which_hosts_it_waits(desk: Desk) -> None:
+    stopped, paused, free = (unique_host() for _ in range(3))
+    run = new_run(desk, hosts=[stopped, paused, free])
+    assert tasks.note_waiting(run.database, run.id) is None
+    run.stop_host(stopped)
+    run.pause_host(paused, seconds=600)
+    told = tasks.note_waiting(run.database, run.id)
+    assert told is not None
+    assert f"host {stopped} is stopped" in told
+    assert f"host {paused} is paused until 2" in told
+    assert free not in told
+    assert tasks.note_waiting(run.database, run.id) is None, "it is news once"
+    (row,) = desk.all("SELECT detail FROM poolsql.runs WHERE id = :id", id=run.id)
+    assert row.detail == told
