@@ -18,6 +18,10 @@ MOST_SHOWN = 20
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
+LONGEST_LIST = 500_000_000
+"""Bytes of a file that are read into memory."""
+
+
 def read_list(path: Path | None, entry: Callable[[str, int], Entry], *, wanted: str) -> list[Entry]:
     """Read a file with one entry a line; blank lines, and ``#`` at the start or after a blank, are skipped.
 
@@ -31,10 +35,23 @@ def read_list(path: Path | None, entry: Callable[[str, int], Entry], *, wanted: 
     """
     name = "standard input" if path is None else str(path)
     try:
-        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
+        data = sys.stdin.buffer.read() if path is None else _content(path)
+    except ValueError as error:
+        raise BadInputError(f"{name!r}: no file can have this name ({error})") from None
     except OSError as error:
         raise BadInputError(f"{name}: cannot read the file ({error.strerror})") from error
     return parse_list(data, entry, name=name, wanted=wanted)
+
+
+def _content(path: Path) -> bytes:
+    """A regular file: a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise BadInputError(f"{path}: is no file; give one with an entry a line")
+    with path.open("rb") as file:
+        data = file.read(LONGEST_LIST + 1)
+    if len(data) > LONGEST_LIST:
+        raise BadInputError(f"{path}: longer than {LONGEST_LIST:,} bytes; use several files, or a query")
+    return data
 
 
 def parse_list(data: bytes, entry: Callable[[str, int], Entry], *, name: str, wanted: str) -> list[Entry]:

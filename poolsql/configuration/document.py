@@ -43,8 +43,11 @@ def read_document(path: FilePath) -> tuple[dict[str, Any], Problems]:
         raise _broken(path, 1, "broken TOML: lists or tables are too deep in each other") from None
     except ValueError as error:  # an integer of more digits than Python reads
         raise _broken(path, 1, f"broken TOML: {error}") from None
-    for place, problem in _unkeepable(document, ()):
-        problems.add(place, problem)
+    try:
+        for place, problem in _unkeepable(document, ()):
+            problems.add(place, problem)
+    except RecursionError:
+        raise _broken(path, 1, "lists or tables are too deep in each other") from None
     return document, problems
 
 

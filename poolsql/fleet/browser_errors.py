@@ -80,8 +80,11 @@ def _outcome_of_playwright_error(error: BaseException) -> Outcome:
 
 def _detail(error: BaseException) -> str:
     """The first line of an error's text, without Playwright's call log; its type's name where it has no text."""
-    lines = str(error).strip().splitlines()
     name = type(error).__name__
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything
+        lines = []
     if not lines:
         return name
     text = clean_text(lines[0], limit=500)

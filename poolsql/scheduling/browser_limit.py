@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -85,9 +86,13 @@ class BrowserLimit:
                         self._told = full
                     await asyncio.sleep(LOOK_AGAIN_AFTER)
                 self._told = ""
+                given_at = self._given[-1]
             try:
                 yield
             finally:
+                # What it took, or would have taken, is free again.
+                with contextlib.suppress(ValueError):
+                    self._given.remove(given_at)
                 await self._leave()
 
     async def _take(self) -> str | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from types import FrameType
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -51,6 +52,12 @@ REPORTS_WITHIN = 15.0
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGBREAK] if hasattr(signal, "SIGBREAK") else [])
 
+STOPS_AT_ONCE = 3
+"""Signals after which the process ends whatever it does."""
+
+ABANDONED_AFTER = 3.0
+"""Seconds that what was left on the loop gets to end; a handler that swallows cancellation would keep it for ever."""
+
 KILLED_BY_HAND = 130
 """Exit code of a daemon that was told to stop a third time while browsers were still being stopped."""
 
@@ -83,6 +90,8 @@ class Daemon:
         # It warns whenever a round takes longer than its interval, which an outage of the database makes the rule.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._stops = 0
+        self._signals_seen = 0
+        self._fired: SimpleQueue[int] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
@@ -93,8 +102,13 @@ class Daemon:
         Tasks under way get the grace to end; those that are left are given back, with their browsers stopped. A second
         signal cuts the grace short; a third ends the process at once, and leaves its browsers to the next reaper.
         """
+        loop = asyncio.new_event_loop()
         with self._signals():
-            asyncio.run(self._main())
+            try:
+                asyncio.set_event_loop(loop)
+                loop.run_until_complete(self._main())
+            finally:
+                _close(loop)
 
     def stop(self) -> None:
         """Tell it to stop, from any thread; a second time: at once."""
@@ -114,6 +128,7 @@ class Daemon:
         machine = self._fleet.settings.machine
         loops = [
             Loop("fire", self._fire, every=FIRE_EVERY, stamps=stamps),
+            Loop("prepare", self._prepare, every=FIRE_EVERY, stamps=stamps),
             Loop("reap", self._fleet.reap, every=REAP_EVERY, stamps=stamps),
             Loop("retire", self._fleet.retire_due, every=RETIRE_EVERY, stamps=stamps),
             Loop("tidy", lambda: tidy(database, machine), every=TIDY_EVERY, stamps=stamps),
@@ -131,7 +146,8 @@ class Daemon:
             while not self._stopping.is_set():
                 work = await self._work_until_stopping(crew, work)
             log.info("stopping: no new tasks; those under way get up to %g s", self._options.grace)
-            self._scheduler.remove_job("fire")
+            for name in ("fire", "prepare"):
+                self._scheduler.remove_job(name)
             crew.finish()
             await self._end(work)
         finally:
@@ -179,8 +195,13 @@ class Daemon:
                     log.exception("loop %s is overdue and could not be called", loop.name)
 
     def _fire(self) -> None:
-        fired = self._firing.fire_due()
-        own = [firing.run_id for firing in fired if firing.run_id is not None]
+        for firing in self._firing.fire_due():
+            if firing.run_id is not None:
+                self._fired.put(firing.run_id)
+
+    def _prepare(self) -> None:
+        # Apart from firing: the targets of one job may take long to look up, and no other job has to wait for that.
+        own = [self._fired.get_nowait() for _ in range(self._fired.qsize())]
         prepare_runs(self._fleet.database, own=own)
 
     def _drain(self) -> None:
@@ -191,19 +212,21 @@ class Daemon:
         self._stops += 1
         if self._stops == 1:
             self._stopping.set()
-        elif self._stops == 2:
+        else:
             log.warning("told to stop again: stopping the browsers now")
             self._stopping.set()
             self._hurrying.set()
-        else:
-            log.error("told to stop a third time: ending at once; browsers are left to the next reaper")
-            os._exit(KILLED_BY_HAND)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Take the signals that end a process: works on every platform, and before and after the loop runs too."""
 
         def told(number: int, _: FrameType | None) -> None:
+            self._signals_seen += 1
+            if self._signals_seen >= STOPS_AT_ONCE:
+                # Here, and not on the loop: a handler may block that.
+                os.write(2, b"poolsql: told to stop a third time; browsers are left to the next reaper\n")
+                os._exit(KILLED_BY_HAND)
             if self._loop is None:
                 self._stops += 1
                 return
@@ -216,3 +239,17 @@ class Daemon:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """As `asyncio.run` ends its loop, but not waiting for ever for what swallows its cancellation."""
+    try:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=ABANDONED_AFTER))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

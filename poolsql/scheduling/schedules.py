@@ -292,4 +292,7 @@ def _moment(given: object, zone: str) -> datetime:
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise BadInputError(f"{moment.isoformat()}: has no time zone; give an aware datetime")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise BadInputError(f"{moment.isoformat()}: is out of range") from None

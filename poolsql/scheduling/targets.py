@@ -70,7 +70,10 @@ class TargetSource:
         if not isinstance(content, str) or not content.strip():
             raise BadInputError(f"targets.{kind}: write text, in quotes")
         if kind == "file":
-            return cls(file=(base or Path.cwd()) / Path(content).expanduser())
+            try:
+                return cls(file=(base or Path.cwd()) / Path(content).expanduser())
+            except RuntimeError:
+                raise BadInputError(f"targets.file: {content!r}: whose home that is, is not known") from None
         return cls(query=content.strip().rstrip(";"))
 
 

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -89,8 +90,10 @@ def _import(name: str, path: str) -> ModuleType:
             if error.name != imported:
                 raise _broken(path, imported, error) from error
             raise BadInputError(f"handler {path!r}: {_missing(part, imported, parent, here)}") from None
-        # A module may raise or exit as it likes; the daemon goes on.
-        except (Exception, SystemExit) as error:
+        # A module may raise or exit as it likes; the daemon, which imports in threads, goes on.
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # somebody pressed Ctrl-C
             raise _broken(path, imported, error) from error
     assert module is not None  # noqa: S101 - a name has one part at least
     return module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,6 +30,9 @@ Handler = Callable[[AsyncSession, Task], Awaitable[Mapping[str, Any]]]
 BROWSER_ANSWERS_WITHIN = 3.0
 """Seconds after which a browser that was asked for its cookies counts as gone."""
 
+CUT_OFF_WITHIN = 5.0
+"""Seconds that a handler gets to end after it was cut off; one that swallows this is left to itself."""
+
 CRASH_TOLD_WITHIN = 0.2
 """Seconds that the news of a crash may take after the call that it ended."""
 
@@ -41,6 +45,12 @@ _PROBE = """
         element => element.getClientRects().length > 0)),
 })
 """
+
+
+log = logging.getLogger(__name__)
+
+_Made = tuple[Verdict, Mapping[str, Any] | None]
+"""How a load ended, and what the handler took from the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +140,22 @@ async def visit(
     crash = asyncio.ensure_future(watch.crashed.wait())
     try:
         await asyncio.wait({work, crash}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if work.done() and work.result()[0].outcome is not Outcome.SUCCESS:
+        if work.done() and _made(work)[0].outcome is not Outcome.SUCCESS:
             # What a crash does to the call under way may be told before the crash.
             await asyncio.wait({crash}, timeout=CRASH_TOLD_WITHIN)
         if watch.crashed.is_set():
             verdict, result = Verdict(Outcome.BROWSER_CRASHED, "the page's process crashed"), None
         elif work.done():
-            verdict, result = work.result()
+            verdict, result = _made(work)
         else:
             verdict, result = Verdict(Outcome.TASK_TIMEOUT, f"not done within {seconds:g} s"), None
     finally:
         watch.end()
         for running in (work, crash):
             running.cancel()
-        await asyncio.gather(work, crash, return_exceptions=True)
+        _, left = await asyncio.wait({work, crash}, timeout=CUT_OFF_WITHIN)
+        if left:
+            log.error("%s: its handler goes on though it was cut off; it must let CancelledError through", task.url)
     if verdict.outcome is Outcome.BROWSER_CRASHED and session.page.is_closed() and await _browser_answers(session):
         verdict = Verdict(Outcome.TASK_FAILED, "the page was closed while it was in use")
     reported = session.take_report()
@@ -163,7 +175,7 @@ async def _load(
     *,
     wait_until: WaitUntil,
     seconds: float,
-) -> tuple[Verdict, Mapping[str, Any] | None]:
+) -> _Made:
     """Load the page, judge it, and take what the handler makes of it."""
     page = session.page
     try:
@@ -177,8 +189,24 @@ async def _load(
             return verdict, None
         result = clean_json(await handler(session, task))
         return verdict, result if isinstance(result, dict) else {"value": result}
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises is an outcome
+    except asyncio.CancelledError as error:
+        if _is_cut_off():
+            raise
+        return classify_error(error), None  # a handler's own, such as that of a future that it gave up
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome, and ends no daemon
         return classify_error(error), None
+
+
+def _is_cut_off() -> bool:
+    running = asyncio.current_task()
+    return running is not None and running.cancelling() > 0
+
+
+def _made(work: asyncio.Future[_Made]) -> _Made:
+    """What a load that has ended made of the page."""
+    if work.cancelled():
+        return Verdict(Outcome.TASK_FAILED, "its handler cancelled itself"), None
+    return work.result()
 
 
 async def _browser_answers(session: AsyncSession) -> bool:

@@ -60,7 +60,9 @@ def test_two_daemons_share_two_scheduled_jobs(
         "SELECT runs.*, jobs.name AS job, runs.instant <= runs.created_at AS in_time FROM poolsql.runs "
         "JOIN poolsql.jobs ON jobs.id = runs.job_id ORDER BY jobs.name"
     )
-    assert [(run.job, run.state, run.in_time) for run in runs] == [("evens", "done", True), ("odds", "done", True)]
+    # An instant that came before the pause, in the middle of the run, was skipped.
+    worked = [(run.job, run.state, run.in_time) for run in runs if run.state != "skipped"]
+    assert worked == [("evens", "done", True), ("odds", "done", True)]
     visits = daemons.visits()
     assert {visit.outcome for visit in visits} == {"success"}
     assert sorted(visit.task_id for visit in visits) == [task.id for task in tasks], "each page was visited once"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from poolsql import lists
 from poolsql.errors import BadInputError
-from poolsql.lists import MOST_SHOWN, parse_list, some_of
+from poolsql.lists import MOST_SHOWN, parse_list, read_list, some_of
 
 
 def number(text: str, line: int) -> tuple[int, int]:
@@ -40,3 +44,26 @@ def test_a_file_in_the_wrong_form_is_not_told_whole() -> None:
     texts = [str(number) for number in range(MOST_SHOWN + 1_234)]
     assert some_of(texts).endswith(f", {MOST_SHOWN - 1}, and 1,234 more")
     assert some_of(texts[:MOST_SHOWN]).endswith(f", {MOST_SHOWN - 1}")
+
+
+def read(path: Path) -> list[str]:
+    return read_list(path, lambda text, _: text, wanted="line; write one")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on Windows")
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInputError, match="is no file"):
+        read(tmp_path / "pipe")
+
+
+def test_a_name_that_no_file_can_have_is_told() -> None:
+    with pytest.raises(BadInputError, match="no file can have this name"):
+        read(Path("a\0b"))
+
+
+def test_a_file_without_end_is_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "LONGEST_LIST", 10)
+    (tmp_path / "list").write_text("a\n" * 6)
+    with pytest.raises(BadInputError, match="longer than 10 bytes"):
+        read(tmp_path / "list")

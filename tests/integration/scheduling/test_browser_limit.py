@@ -165,7 +165,7 @@ def test_without_memory_for_one_more_it_waits_but_one_browser_is_always_allowed(
     new_limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = [MEMORY_PER_BROWSER - 1]
-    caplog.set_level(logging.WARNING, "poolsql.scheduling.browser_limit")
+    caplog.set_level(logging.INFO, "poolsql.scheduling.browser_limit")
 
     async def scene() -> None:
         limit = new_limit(4, memory=lambda: memory[0])
@@ -179,6 +179,19 @@ def test_without_memory_for_one_more_it_waits_but_one_browser_is_always_allowed(
     assert [record.getMessage() for record in caplog.records] == [
         "no further browser for now: the machine's memory is nearly used up"
     ], "it is told once, not at each look"
+
+
+def test_a_seat_that_was_left_reserves_no_memory(new_limit: Limit) -> None:
+    """Runs that find nothing to do take and leave seats all the time."""
+
+    async def scene() -> None:
+        limit = new_limit(9, memory=lambda: 3 * MEMORY_PER_BROWSER)
+        async with limit.seat():
+            for _ in range(20):
+                async with asyncio.timeout(15), limit.seat():
+                    pass
+
+    asyncio.run(scene())
 
 
 def test_seats_are_given_in_order_of_asking(new_limit: Limit) -> None:

@@ -61,6 +61,7 @@ def test_everything_that_a_job_can_say() -> None:
         ({"targets": {"files": "urls.txt"}}, "targets: write one of"),
         ({"targets": {"file": "a", "query": "b"}}, "targets: write one of"),
         ({"targets": {"file": ""}}, "targets.file: write text"),
+        ({"targets": {"file": "~nobody-of-this-name/urls.txt"}}, "whose home that is, is not known"),
         ({"concurrency": 0}, "concurrency: write a whole number from 1"),
         ({"concurrency": True}, "concurrency: write a whole number"),
         ({"task_timeout": 0}, "task_timeout: write a time above 0"),

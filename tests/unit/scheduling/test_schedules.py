@@ -254,3 +254,9 @@ def test_what_the_document_shows_is_taken() -> None:
     forms = re.findall(r"^\| `([\"{].*?)` \|", table, re.MULTILINE)
     schedules = [parse_schedule(tomllib.loads(f"schedule = {form}")["schedule"]) for form in forms]
     assert {type(schedule) for schedule in schedules} == {Cron, Every, Once}
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
+def test_a_moment_that_is_no_moment_in_utc_is_refused(moment: str) -> None:
+    with pytest.raises(BadInputError, match="out of range"):
+        parse_schedule({"once": moment})
