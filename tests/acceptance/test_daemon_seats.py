@@ -42,7 +42,7 @@ def test_daemons_of_one_machine_share_its_browsers(daemons: Daemons, numbered: N
     first = daemons.start("--max-browsers", str(MOST))
     until(lambda: numbered.held_now == MOST, seconds=60)
     second = daemons.start("--max-browsers", str(MOST))
-    second.line_with("no further browser for now: other processes run 2 browsers")
+    second.line_with("no further browser for now: of the 2 that this machine is to run, 0 run here and 2 elsewhere")
     assert len(daemons.leases()) == MOST
     assert len(daemons.home.browsers()) == MOST
     numbered.let_go()
