@@ -19,7 +19,8 @@ from poolsql.leasing.reports import cleaned
 from poolsql.scheduling.browser_limit import BrowserLimit
 from poolsql.scheduling.definitions import JobDefinition
 from poolsql.scheduling.loops import Stamps
-from poolsql.scraping.runner import DriverLostError, Runner
+from poolsql.scraping.driver_check import DriverLostError
+from poolsql.scraping.runner import Runner
 from poolsql.scraping.runner_options import RunnerOptions
 
 log = logging.getLogger(__name__)

@@ -25,6 +25,7 @@ from poolsql.fleet.threads import Threads
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
+from poolsql.scraping.driver_check import DriverLostError, check_driver
 from poolsql.scraping.pacing import Slot, charge_loads, claim_slot, default_delay, still_granted
 from poolsql.scraping.robots import RobotsAccess
 from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
@@ -49,13 +50,6 @@ WORTH_TELLING = 5.0
 
 LETS_OTHERS_FIRST = 1.5
 """Seconds for which a worker that has its share of a run's tasks leaves the next one to others, who ask each second."""
-
-DRIVER_ANSWERS_WITHIN = 10.0
-"""Seconds after which a driver that was asked for nothing much counts as gone."""
-
-
-class DriverLostError(PoolsqlError):
-    """Playwright's driver process has ended."""
 
 
 class Runner:
@@ -255,14 +249,14 @@ class Runner:
                 self._waits_for = None
                 outcome = await self._visit_in_slot(task, session, at_least=known.rules.delay)
             if outcome is Outcome.BROWSER_CRASHED:
-                await _check_driver(playwright)
+                await check_driver(playwright)
         except NoProfileAvailableError as error:
             self._tell_waiting(error)
             await self._put_back(task, delay=_seconds_until(error.next_free_at), detail=str(error))
         except LaunchFailedError as error:
             log.warning("%s: %s", task.url, error, extra=fields)
             await self._put_back_tried(task, Outcome.LAUNCH_FAILED, detail=str(error))
-            await _check_driver(playwright)
+            await check_driver(playwright)
         except LeaseLostError as error:
             # Refused results are recorded; the task comes back when the reaper has ended its lease.
             log.warning("%s: %s", task.url, error, extra=fields)
@@ -282,7 +276,7 @@ class Runner:
             browser_failed = isinstance(error, PlaywrightError | TimeoutError)
             outcome = Outcome.BROWSER_CRASHED if browser_failed else verdict.outcome
             await self._put_back_tried(task, outcome, detail=verdict.detail)
-            await _check_driver(playwright)
+            await check_driver(playwright)
 
     def _tell_waiting(self, error: NoProfileAvailableError) -> None:
         """Say why nothing goes on; not for each task that has to wait for the same reason."""
@@ -399,19 +393,3 @@ def _is_cancelled() -> bool:
     """Whether somebody asked the running task to end, even if a failure has swallowed the request."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def _check_driver(playwright: Playwright) -> None:
-    """A driver that has ended fails every task from now on, and each browser would be blamed for it.
-
-    Raises:
-        DriverLostError: It does not answer.
-    """
-    try:
-        async with asyncio.timeout(DRIVER_ANSWERS_WITHIN):
-            context = await playwright.request.new_context()
-            await context.dispose()
-    except (PlaywrightError, TimeoutError) as error:
-        raise DriverLostError(
-            f"Playwright's driver process has ended ({type(error).__name__}); start the worker again"
-        ) from error

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote
 
-from poolsql.demo.local_server import LocalServer, Request, RequestLog, RequestRecord, Response
+from poolsql.demo.local_server import Request, RequestRecord, Response
 from poolsql.demo.pages import message_page, page_html
+from tests.sites.served import ServedSite
 
 MEGABYTE = 1_000_000
 SESSION_COOKIE = "session"
@@ -17,7 +15,7 @@ SESSION_COOKIE = "session"
 _NO_ROBOTS = Response(b"", status=404)
 
 
-class HostileSite:
+class HostileSite(ServedSite):
     """The hostile pages while it is entered; `robots` can be replaced at any time.
 
     Pages: ``/`` is ordinary. ``/nul`` and ``/surrogate`` have such text in `h1` and title; ``/huge?megabytes=50`` is
@@ -33,27 +31,11 @@ class HostileSite:
 
     def __init__(self) -> None:
         self.robots: Callable[[Request], Response] | Response = _NO_ROBOTS
-        self._log = RequestLog()
-        self._server = LocalServer(self._respond, self._log)
-        self._dripping = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._server.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._dripping.set()
-        self._server.__exit__(kind, error, traceback)
+        super().__init__()
 
     @property
     def origin(self) -> str:
         return f"http://{self._server.host}"
-
-    @property
-    def host(self) -> str:
-        return self._server.host
 
     @property
     def requests(self) -> tuple[RequestRecord, ...]:
@@ -90,7 +72,7 @@ class HostileSite:
                 return Response(_html("Not found", "No such page."), status=404)
 
     def _drip(self, seconds: float) -> Iterator[bytes]:
-        while not self._dripping.wait(seconds):
+        while not self._over.wait(seconds):
             yield b"."
 
 

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
-from poolsql.demo.local_server import LocalServer, Request, RequestLog, Response
+from poolsql.demo.local_server import Request, Response
 from poolsql.demo.pages import message_page
+from tests.sites.served import ServedSite
 
 LONGEST_WAIT = 120.0
 """Seconds after which a held page is answered all the same: no test may hang on one for ever."""
 
 
-class NumberedSite:
+class NumberedSite(ServedSite):
     """Pages while it is entered.
 
     ``/page/<n>`` has the title "Page n" and the heading "Number n"; with ``?seconds=…`` it answers so late.
     ``/held/<n>`` is the same page, but no request for it is answered before `let_go`.
     """
-
-    def __init__(self) -> None:
-        self._log = RequestLog()
-        self._server = LocalServer(self._respond, self._log)
-        self._let_go = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._server.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._let_go.set()
-        self._server.__exit__(kind, error, traceback)
-
-    @property
-    def host(self) -> str:
-        """Name and port."""
-        return self._server.host
 
     def page(self, number: int, *, seconds: float = 0.0) -> str:
         """Address of a page that answers after `seconds`."""
@@ -52,7 +30,7 @@ class NumberedSite:
 
     def let_go(self) -> None:
         """Answer what is held, and all such pages from now on."""
-        self._let_go.set()
+        self._over.set()
 
     @property
     def asked(self) -> Counter[str]:
@@ -74,7 +52,7 @@ class NumberedSite:
                 return Response(b"", status=404)
 
     def _held(self, number: str) -> Iterator[bytes]:
-        self._let_go.wait(LONGEST_WAIT)
+        self._over.wait(LONGEST_WAIT)
         yield _html(number)
 
 

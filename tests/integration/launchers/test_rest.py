@@ -132,6 +132,7 @@ class TestStarting:
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         trusting.launcher.stop(start(trusting), timeout=STOP_SECONDS)
+        assert (trusting.product.count("start"), trusting.product.count("stop")) == (1, 1), "the product was reached"
 
     def test_an_unknown_id_is_the_profiles_fault_and_nothing_runs(self, trusting: RestBench) -> None:
         error = fail(trusting, "nobody")

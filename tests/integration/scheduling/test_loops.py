@@ -16,22 +16,13 @@ from poolsql.scheduling import daemon as daemon_module
 from poolsql.scheduling import loops
 from poolsql.scheduling.daemon import Daemon
 from poolsql.scheduling.loops import LONGEST_NOTE, Loop, Stamps
+from tests.fixtures.clocks import ManualClock
 from tests.fixtures.fleets import Desk, FaultyDatabase
 
 
-class Clock:
-    """A clock in the test's hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    made = ManualClock()
     monkeypatch.setattr(loops, "elapsed_clock", made)
     return made
 
@@ -136,7 +127,9 @@ def test_a_stamp_tells_that_an_operator_drains_the_worker(
     assert drained == ["fire"]
 
 
-def test_a_loop_is_idle_between_its_rounds_and_not_during_them(new_loop: Callable[..., Loop], clock: Clock) -> None:
+def test_a_loop_is_idle_between_its_rounds_and_not_during_them(
+    new_loop: Callable[..., Loop], clock: ManualClock
+) -> None:
     during: list[float] = []
 
     def work() -> None:
@@ -159,7 +152,7 @@ def test_a_loop_whose_next_round_lies_in_the_future_of_a_clock_that_was_set_back
     idle: float,
     called: bool,
     new_loop: Callable[..., Loop],
-    clock: Clock,
+    clock: ManualClock,
     new_fleet: Callable[..., Fleet],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

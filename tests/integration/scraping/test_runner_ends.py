@@ -26,8 +26,8 @@ from poolsql.database.migration import upgrade
 from poolsql.fleet.session import AsyncSession
 from poolsql.scraping import runner as runner_module
 from poolsql.scraping import tasks
+from poolsql.scraping.driver_check import DriverLostError
 from poolsql.scraping.retries import RetryPolicy
-from poolsql.scraping.runner import DriverLostError
 from poolsql.scraping.tasks import Task
 from poolsql.settings import Settings
 from tests.fixtures.conditions import until
@@ -156,6 +156,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(
         with meanwhile(restart):
             rows = bench.work([site.at(f"/?{number}") for number in range(6)], concurrency=2)
         one_result_each(bench, rows)
+        assert len(rows) == 6
         bench.fleet.close()
     shutil.rmtree(directory)
 

@@ -75,10 +75,13 @@ def test_a_signal_while_everything_is_taken_down_is_told_at_the_end() -> None:
 
 
 def test_what_was_waited_for_is_no_error() -> None:
+    reached = []
     with Interrupts() as interrupts:
         with suppress(KeyboardInterrupt):
             send()
         interrupts.forgive()
+        reached.append(1)
+    assert reached == [1]
 
 
 def test_nothing_happens_without_a_signal() -> None:

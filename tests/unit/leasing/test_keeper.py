@@ -148,6 +148,7 @@ def test_a_lease_that_surprises_when_it_is_lost_does_not_end_the_thread_i10(kept
     until(lambda: bad.reasons and distrusted.reasons)
     renewals = len(other.renewals)
     until(lambda: len(other.renewals) > renewals)
+    assert other.reasons == []
 
 
 def test_closing_tells_every_holder_even_if_one_surprises_i10(kept: Keeper, renewal: FakeRenewal) -> None:
