@@ -16,7 +16,7 @@ EXTRACT = '{ title = "title", heading = { css = "h1, h2, h3, h4, h5, h6", requir
 @pytest.mark.parametrize(
     ("pages", "seconds"),
     [
-        pytest.param(40, 150.0, id="40 pages"),
+        pytest.param(20, 120.0, id="20 pages"),
         pytest.param(300, 600.0, id="300 pages", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )

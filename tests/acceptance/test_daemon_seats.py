@@ -7,7 +7,7 @@ from tests.fixtures.conditions import until
 from tests.sites.numbered import NumberedSite
 
 MOST = 2
-TASKS = 8
+TASKS = 5
 
 
 def test_two_jobs_of_ten_browsers_share_two(daemons: Daemons, numbered: NumberedSite) -> None:

@@ -102,16 +102,19 @@ class AwayDatabase(Database):
 def test_a_browser_is_stopped_also_when_the_database_is_away(
     database_url: URL, fleet: Fleet, database: Database, browser_home: BrowserHome
 ) -> None:
-    name = make_pool(fleet, ttl=1, renew=0.2).name
+    shop = make_pool(fleet, ttl=1, renew=0.2)
     away = AwayDatabase(database_url, load_settings(machine="here", data_dir=browser_home.data_dir))
     away.patience = 0.1
     with Fleet(away, fleet.settings) as cut_off:
-        pool = cut_off.pool(name)
+        pool = cut_off.pool(shop.name)
         with pytest.raises(LeaseLostError, match="renewed in time"), pool.browser():  # noqa: PT012 - all of the block
             away.away = True
             until(lambda: not browser_home.processes())
         away.away = False
     away.close()
+    ledger = Ledger(database, shop)
+    until(lambda: fleet.reap().attempts)
+    assert ledger.outcomes() == ["lease_expired"]
 
 
 # Async
