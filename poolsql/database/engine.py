@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine
@@ -36,8 +37,10 @@ Row = Any
 class Database:
     """A pool of AUTOCOMMIT connections, with time-outs on every one; what fails is tried again by its `Failure`."""
 
-    def __init__(self, url: URL, settings: Settings, *, pool_size: int = 5) -> None:
+    def __init__(self, url: URL, settings: Settings, *, direct_url: URL | None = None, pool_size: int = 5) -> None:
         self.url = url
+        self.direct_url = direct_url or url
+        """The address of the server itself, for what a session must keep: locks and LISTEN."""
         self.address = readable(url)
         self.patience = 15.0
         """Seconds for which a lost database is tried again before `DatabaseUnavailableError` surfaces."""
@@ -161,8 +164,10 @@ class Database:
         if self._closed:
             raise DatabaseUnavailableError(f"database {self.address}: this connection was closed; connect anew")
 
-    def _stamp(self, _: object, record: ConnectionPoolEntry) -> None:
-        if self._closed:
+    def _stamp(self, connection: psycopg.Connection[Any] | None, record: ConnectionPoolEntry) -> None:
+        if connection is None:
+            return  # invalidated
+        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             record.invalidate()
         record.info["idle_since"] = elapsed_clock()
 
@@ -200,6 +205,8 @@ def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
         max_overflow=50,
         pool_timeout=10,
         pool_use_lifo=True,
+        # In AUTOCOMMIT nothing is open when a connection comes back; one of which that is not true is not kept.
+        pool_reset_on_return=None,
         connect_args=dict(arguments),
         # What a statement is given may be secret, and errors are logged.
         hide_parameters=True,

@@ -25,18 +25,19 @@ def open_database(settings: Settings, *, direct: bool = False) -> Iterator[Datab
         DatabaseUnavailableError: The embedded server did not start. A configured server is only reached for at
             the first statement.
     """
-    address, name = settings.database_url, "POOLSQL_DATABASE_URL"
-    if settings.direct_database_url is not None:
-        if address is None:
-            raise BadInputError("POOLSQL_DIRECT_DATABASE_URL is set without POOLSQL_DATABASE_URL; set both, or neither")
-        if direct:
-            address, name = settings.direct_database_url, "POOLSQL_DIRECT_DATABASE_URL"
+    address = settings.database_url
+    if settings.direct_database_url is not None and address is None:
+        raise BadInputError("POOLSQL_DIRECT_DATABASE_URL is set without POOLSQL_DATABASE_URL; set both, or neither")
     with ExitStack() as resources:
         if address is not None:
-            url = database_address(address.get_secret_value(), name=name)
+            url = database_address(address.get_secret_value())
+            direct_url = url
+            if settings.direct_database_url is not None:
+                bypass = settings.direct_database_url.get_secret_value()
+                direct_url = database_address(bypass, name="POOLSQL_DIRECT_DATABASE_URL")
         else:
             server = resources.enter_context(open_embedded_server(default_directory(settings.data_dir)))
-            url = database_address(server.url, name="the embedded server's address")
-        database = Database(url, settings)
+            url = direct_url = database_address(server.url, name="the embedded server's address")
+        database = Database(direct_url if direct else url, settings, direct_url=direct_url)
         resources.callback(database.close)
         yield database

@@ -5,10 +5,11 @@ A leased profile whose browser was started leaves by `give_back` only: stop, pro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from poolsql.errors import (
 )
 from poolsql.fleet.browsers import Browsers, RunningBrowser
 from poolsql.fleet.runtime import Runtime
-from poolsql.leasing.checkout import Request
+from poolsql.leasing.checkout import Grant, Request
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome, StartVerdict, Verdict, verdict_of
 from poolsql.leasing.waiting import Wait
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Borrowing:
-    """A checkout under way: tries, with the pauses told to whoever sleeps or awaits them.
+    """A checkout under way: a first try, then a place in the line.
 
     Making one asks the database nothing, so that async code can do it on its loop. The time of waiting begins with
     the first try.
@@ -51,8 +52,7 @@ class Borrowing:
     @property
     def _wait(self) -> Wait:
         if self._begun is None:
-            runtime = self.runtime
-            self._begun = Wait(runtime.database, runtime.worker, self._request, pool=self._pool, wait=self._seconds)
+            self._begun = self.runtime.wait(self._request, pool=self._pool, wait=self._seconds)
         return self._begun
 
     def lease(self) -> Lease:
@@ -62,30 +62,59 @@ class Borrowing:
             NoProfileAvailableError: None came free in time.
             DatabaseUnavailableError: The database could not be reached.
         """
-        while (lease := self.try_once()) is None:
-            pause = self.pause()
-            if pause is None:
-                raise self.give_up()
-            time.sleep(pause)
+        lease = self.try_once()
+        try:
+            while lease is None and self.left > 0:
+                called = self.stand_in_line()
+                with contextlib.suppress(TimeoutError):
+                    called.result(timeout=self.left)
+                lease = self.try_once()
+            lease = lease or self.leave_line()
+        except BaseException:
+            self.abandon()
+            raise
+        if lease is None:
+            raise self.give_up()
         return lease
 
     def try_once(self) -> Lease | None:
-        """Lease a profile if one is free now; else reap, since a dead holder may be all that is in the way."""
+        """Lease a profile if one is free or was handed over; else reap: a dead holder may be all that is in the way."""
         grant = self._wait.try_once()
         if grant is None and self.runtime.reap_if_due():
             grant = self._wait.try_once()
-        if grant is None:
-            return None
-        runtime = self.runtime
-        return Lease(runtime.database, runtime.worker, runtime.keeper, grant, host=self._request.host)
+        return self._lease(grant)
 
-    def pause(self) -> float | None:
-        """Seconds until the next try; None when the time is up."""
-        return self._wait.pause()
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up; 0 when it is."""
+        return self._wait.left
+
+    def stand_in_line(self) -> Future[None]:
+        """Wait from now on; what is returned is done when it is worth another try."""
+        return self._wait.stand_in_line()
+
+    def leave_line(self) -> Lease | None:
+        """Wait no longer; the lease that was handed over at the last moment, if one was."""
+        return self._lease(self._wait.leave_line())
+
+    def abandon(self) -> None:
+        """Leave nothing behind: neither a place in the line nor a lease that was handed over."""
+        try:
+            lease = self.leave_line()
+            if lease is not None:
+                lease.release(Outcome.CANCELLED, detail="cancelled while it waited")
+        except PoolsqlError as error:
+            log.warning("a wait that was cut off goes stale by itself: %s", error)
 
     def give_up(self) -> NoProfileAvailableError:
         """Record the miss, and return the error that tells why."""
         return self._wait.give_up()
+
+    def _lease(self, grant: Grant | None) -> Lease | None:
+        if grant is None:
+            return None
+        runtime = self.runtime
+        return Lease(runtime.database, runtime.worker, runtime.keeper, grant, host=self._request.host)
 
 
 class BorrowedBrowser:

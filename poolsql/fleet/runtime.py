@@ -11,12 +11,18 @@ from uuid import UUID
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
+from poolsql.durations import Duration
 from poolsql.errors import BadInputError, PoolsqlError
 from poolsql.fleet.browsers import Browsers
 from poolsql.fleet.threads import Threads
 from poolsql.launchers.processes import ProcessIdentity, identify, is_alive
+from poolsql.leasing.absence import Absence
+from poolsql.leasing.checkout import Request
 from poolsql.leasing.keeper import Keeper
+from poolsql.leasing.presence import Presence
 from poolsql.leasing.reaper import Reaped, Reaper
+from poolsql.leasing.tickets import Tickets
+from poolsql.leasing.waiting import Wait
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
 from poolsql.settings import Settings
 from poolsql.version import package_version
@@ -49,6 +55,9 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker: Worker | None = None
         self._keeper: Keeper | None = None
+        self._presence: Presence | None = None
+        self._tickets: Tickets | None = None
+        self._absence = Absence(database)
         self._reaped_at = float("-inf")
         self._closed = False
         self._open: set[OpenBrowser] = set()
@@ -72,7 +81,11 @@ class Runtime:
                     process_started=me.mark if me is not None else "",
                     version=package_version(),
                 )
-                register(self.database, worker)
+                worker = register(self.database, worker)
+                self._tickets = Tickets(self.database, worker, reap=self.reap_if_due)
+                url = self.database.direct_url
+                self._presence = Presence(url, self.settings, worker, called=self._tickets.call)
+                self._presence.start()
                 self._worker = worker
             return self._worker
 
@@ -84,6 +97,19 @@ class Runtime:
             if self._keeper is None:
                 self._keeper = Keeper(self.database, worker)
             return self._keeper
+
+    def wait(self, request: Request, *, pool: str, wait: Duration) -> Wait:
+        """A checkout of this worker that may have to wait.
+
+        Raises:
+            BadInputError: `wait` is no duration, or the fleet is closed.
+        """
+        worker = self.worker
+        with self._lock:
+            tickets, presence = self._tickets, self._presence
+        if tickets is None or presence is None:
+            raise BadInputError("this fleet is closed; connect anew")
+        return Wait(self.database, worker, request, pool=pool, wait=wait, tickets=tickets, listens=presence.listens)
 
     def began(self, browser: OpenBrowser) -> None:
         """A browser was borrowed: it has to end when the fleet is closed."""
@@ -126,7 +152,11 @@ class Runtime:
             self._closed = True
             worker, self._worker = self._worker, None
             keeper, self._keeper = self._keeper, None
+            tickets, self._tickets = self._tickets, None
+            presence, self._presence = self._presence, None
             left_open, self._open = self._open, set()
+        if tickets is not None:
+            tickets.close()
         self.threads.close()
         for browser in left_open:
             browser.end()
@@ -137,19 +167,24 @@ class Runtime:
                 sign_off(self.database, worker)
             except PoolsqlError as error:
                 log.warning("worker %s could not sign off: %s", worker.id, error)
+        if presence is not None:
+            presence.close()
 
     def after_fork(self) -> None:
         """In a forked child: leases, threads and connections are the parent's."""
         self._lock = threading.Lock()
         self._worker = None
         self._keeper = None
+        self._presence = None
+        self._tickets = None
         self._open = set()
         self.threads.forget()
         self.database.forget()
 
     def _dead(self) -> list[UUID]:
         holders = holders_on(self.database, self.settings.machine)
-        return [holder.id for holder in holders if not is_alive(ProcessIdentity(holder.pid, holder.process_started))]
+        dead = {holder.id for holder in holders if not is_alive(ProcessIdentity(holder.pid, holder.process_started))}
+        return [*dead, *(worker for worker in self._absence.workers() if worker not in dead)]
 
 
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()

@@ -207,11 +207,18 @@ class Borrowed:
 
     async def _lease(self) -> Lease:
         borrowing = self._borrowing
-        while (lease := await self._threads.run(borrowing.try_once, undo=_release_cancelled)) is None:
-            pause = borrowing.pause()
-            if pause is None:
-                raise await self._threads.run(borrowing.give_up)
-            await asyncio.sleep(pause)
+        lease = await self._threads.run(borrowing.try_once, undo=_release_cancelled)
+        try:
+            while lease is None and borrowing.left > 0:
+                called = asyncio.wrap_future(await self._threads.run(borrowing.stand_in_line))
+                await asyncio.wait([called], timeout=borrowing.left)
+                lease = await self._threads.run(borrowing.try_once, undo=_release_cancelled)
+            lease = lease or await self._threads.run(borrowing.leave_line, undo=_release_cancelled)
+        except BaseException:
+            await self._threads.run(borrowing.abandon)
+            raise
+        if lease is None:
+            raise await self._threads.run(borrowing.give_up)
         return lease
 
     def _enter_once(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,10 +14,11 @@ import psycopg
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
+from poolsql.leasing.line import LINE, PRIORITY_STEP
 from poolsql.leasing.worker import Worker
 
-CHECKOUT = Statement.load("poolsql.leasing", "checkout")
-FIND_REQUEST = Statement.load("poolsql.leasing", "find_request")
+CHECKOUT = Statement.load("poolsql.leasing", "asked", "picked", "granted")
+CLAIM = Statement.load("poolsql.leasing", "claim")
 MISS = Statement.load("poolsql.leasing", "judged", "miss")
 
 MARGIN = 0.1
@@ -31,20 +33,36 @@ class Request:
     task: str | None = None
     host: str | None = None
     tags: tuple[str, ...] = ()
+    """The profile must carry all of these."""
+    without_tags: tuple[str, ...] = ()
+    """The profile must carry none of these."""
     profile_id: int | None = None
+    priority: int = 0
+    """Each step makes it arrive `PRIORITY_STEP` earlier than it did."""
     id: UUID = field(default_factory=uuid4)
 
-    def parameters(self, worker: Worker) -> dict[str, Any]:
-        """As the statements want it."""
+    @property
+    def criteria(self) -> int:
+        """A hash of what is asked for; requests that ask for the same wait in one line."""
+        asked = (self.pool_id, self.host, sorted(self.tags), sorted(self.without_tags), self.profile_id)
+        return int.from_bytes(blake2b(repr(asked).encode(), digest_size=8).digest(), signed=True)
+
+    def parameters(self, worker: Worker, *, in_line: bool = False) -> dict[str, Any]:
+        """As the statements want it; `in_line`: for those who wait already, and whom nobody comes before."""
         return {
             "pool_id": self.pool_id,
             "task": self.task,
             "host": self.host,
             "tags": list(self.tags),
+            "without_tags": list(self.without_tags),
             "profile_id": self.profile_id,
+            "criteria": self.criteria,
+            "advance": self.priority * PRIORITY_STEP,
             "request_id": self.id,
             "worker_id": worker.id,
             "machine": worker.machine,
+            "in_line": in_line,
+            **LINE,
         }
 
 
@@ -89,7 +107,7 @@ class Miss:
 
 
 def checkout(database: Database, worker: Worker, request: Request) -> Grant | None:
-    """Lease the longest available profile that matches, or return None.
+    """Lease the longest available profile that matches, or return None; whoever waits for the same comes first.
 
     An answer that was lost does not lose the lease: the repeated request finds the lease that the first one made.
 
@@ -97,12 +115,26 @@ def checkout(database: Database, worker: Worker, request: Request) -> Grant | No
         DatabaseUnavailableError: The database could not be reached.
     """
     parameters = request.parameters(worker)
+    return _granted(database, lambda: _lease(database, parameters) or database.run_once(CLAIM, parameters))
+
+
+def claim(database: Database, worker: Worker, request: Request) -> Grant | None:
+    """Take the lease that was handed to a request while it waited; None: it has none, or answered too late.
+
+    Raises:
+        DatabaseUnavailableError: The database could not be reached.
+    """
+    parameters = {"request_id": request.id, "worker_id": worker.id}
+    return _granted(database, lambda: database.run_once(CLAIM, parameters))
+
+
+def _granted(database: Database, ask: Callable[[], Sequence[Row]]) -> Grant | None:
     started = elapsed_clock()
 
     def once() -> Sequence[Row]:
         nonlocal started
         started = elapsed_clock()
-        return _lease(database, parameters) or database.run_once(FIND_REQUEST, parameters)
+        return ask()
 
     rows = database.repeat(once)
     return _grant(rows[0], started) if rows else None
@@ -142,7 +174,6 @@ def _grant(row: Row, started: float) -> Grant:
         acquired_at=row.acquired_at,
         expires_at=row.expires_at,
         deadline_at=row.deadline_at,
-        # What is left of a lease that was found again only the database's clock knows: renew it before trusting it.
-        trusted_until=started if row.found_again else started + row.ttl.total_seconds() * (1 - MARGIN),
-        trusted_at_most_until=started + (row.deadline_at - row.acquired_at).total_seconds(),
+        trusted_until=started + row.ttl.total_seconds() * (1 - MARGIN),
+        trusted_at_most_until=started + row.longest.total_seconds(),
     )

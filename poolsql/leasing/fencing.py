@@ -11,6 +11,7 @@ from sqlalchemy.sql import func
 from poolsql.database.engine import Database
 from poolsql.database.tables import leases, profiles
 from poolsql.leasing import audit
+from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import FINISH_RECLAIM
 from poolsql.leasing.reports import Attempt, attempt_from, cleaned
@@ -90,7 +91,7 @@ def end_unproven(database: Database, lease_id: int, *, who: str, reason: str) ->
         found = connection.execute(query).one_or_none()
         if found is None:
             return None
-        finish = {"lease_id": lease_id, "token": found.token, "stop_rung": OPERATORS_WORD}
+        finish = {"lease_id": lease_id, "token": found.token, "stop_rung": OPERATORS_WORD, **LINE}
         ended = connection.exec_driver_sql(FINISH_RECLAIM.query.decode(), finish).one_or_none()
         if ended is None:
             return None  # a reaper was faster

@@ -15,6 +15,7 @@ from uuid import UUID
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import PoolsqlError
+from poolsql.leasing.line import LINE
 from poolsql.leasing.reports import Attempt, attempt_from, cleaned
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Reaper:
             DatabaseError: The database failed; what was done stays done.
         """
         reaped = Reaped()
-        parameters = {"dead_workers": list(self._dead_workers()), "batch": self._batch}
+        parameters = {"dead_workers": list(self._dead_workers()), "batch": self._batch, **LINE}
         while True:
             rows = self._database.run(EXPIRE_FREE, parameters)
             reaped.expired += len(rows)
@@ -123,7 +124,7 @@ class Reaper:
                 note = cleaned(f"{type(error).__name__}: {error}")
                 self._database.run(NOTE_RECLAIM, {"lease_id": row.lease_id, "note": note})
                 continue
-            finish = {"lease_id": row.lease_id, "token": row.token, "stop_rung": rung}
+            finish = {"lease_id": row.lease_id, "token": row.token, "stop_rung": rung, **LINE}
             ended = self._database.run(FINISH_RECLAIM, finish)
             reaped.attempts += [attempt_from(end) for end in ended]
             for end in ended:

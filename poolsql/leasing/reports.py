@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.errors import ConflictError, DatabaseError, LaunchFault, LeaseLostError, UnknownLeaseError
+from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome, StartVerdict
 from poolsql.leasing.states import EndedBy, LeaseState
 from poolsql.leasing.worker import Worker
@@ -174,6 +175,7 @@ def release(
         "stop_rung": stop_rung,
         "hold": hold,
         "pause_because": cleaned(pause_because),
+        **LINE,
     }
     tries = 0
 

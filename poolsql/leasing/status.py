@@ -13,7 +13,14 @@ from poolsql.errors import UnknownNameError
 
 STATUS = Statement.load("poolsql.leasing", "judged", "status")
 
-NO_REQUEST: Mapping[str, Any] = {"pool_id": None, "host": None, "tags": [], "machine": None, "profile_id": None}
+NO_REQUEST: Mapping[str, Any] = {
+    "pool_id": None,
+    "host": None,
+    "tags": [],
+    "without_tags": [],
+    "machine": None,
+    "profile_id": None,
+}
 """The parameters of judged.sql for all pools as they stand; a statement that begins with it changes what it names."""
 
 

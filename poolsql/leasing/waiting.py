@@ -1,30 +1,41 @@
-"""Waiting for a profile: tries with jittered pauses until one is leased or the time is up.
+"""Waiting for a profile: a first try, then a place in the line until a profile is handed over or the time is up.
 
-The pauses are told, not slept: sync callers sleep them, async callers await them, and nobody blocks a thread.
+Nothing here sleeps: sync callers wait for a ticket's call, async callers await it, and nobody blocks a thread.
 """
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.durations import Duration, format_duration, parse_duration
 from poolsql.errors import NoProfileAvailableError
-from poolsql.leasing.checkout import Grant, Request, checkout, record_miss
+from poolsql.leasing.checkout import Grant, Request, checkout, claim, record_miss
+from poolsql.leasing.tickets import Ticket, Tickets
 from poolsql.leasing.worker import Worker
-
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
-GROWTH = 1.5
 
 
 class Wait:
     """One checkout that may have to wait."""
 
-    def __init__(self, database: Database, worker: Worker, request: Request, *, pool: str, wait: Duration) -> None:
+    def __init__(
+        self,
+        database: Database,
+        worker: Worker,
+        request: Request,
+        *,
+        pool: str,
+        wait: Duration,
+        tickets: Tickets,
+        listens: Callable[[], bool],
+    ) -> None:
         """Set up the wait.
+
+        Args:
+            listens: Whether the worker is told at once of a lease that is handed to it; asked when it has to wait.
 
         Raises:
             BadInputError: `wait` is no duration from 0.
@@ -33,26 +44,58 @@ class Wait:
         self._worker = worker
         self._request = request
         self._pool = pool
+        self._tickets = tickets
+        self._listens = listens
         self._began = elapsed_clock()
         self._seconds = parse_duration(wait, name="wait").total_seconds()
-        self._pause = FIRST_PAUSE
+        self._ticket: Ticket | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up; 0 when it is."""
+        return max(0.0, self._seconds - (elapsed_clock() - self._began))
 
     def try_once(self) -> Grant | None:
-        """Try to lease a profile now.
+        """Try to lease a profile now, or, once it stands in the line, take what was handed over.
 
         Raises:
             DatabaseUnavailableError: The database could not be reached.
         """
-        return checkout(self._database, self._worker, self._request)
-
-    def pause(self) -> float | None:
-        """Seconds to pause before the next try; None when the time is up."""
-        left = self._seconds - (elapsed_clock() - self._began)
-        if left <= 0:
+        ticket = self._ticket
+        if ticket is None:
+            return checkout(self._database, self._worker, self._request)
+        if not ticket.called.done():
             return None
-        pause = min(left, self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the waiters, no secret
-        self._pause = min(LONGEST_PAUSE, self._pause * GROWTH)
-        return pause
+        # Handed over, or handed over so long ago that it is somebody else's by now.
+        self._tickets.withdraw(ticket)
+        self._ticket = None
+        return claim(self._database, self._worker, self._request)
+
+    def stand_in_line(self) -> Future[None]:
+        """Wait from now on; what is returned is done when `try_once` may have a lease.
+
+        Raises:
+            DatabaseUnavailableError: The database could not be reached.
+        """
+        if self._ticket is None:
+            self._ticket = self._tickets.leave(
+                self._request,
+                seconds=self.left,
+                waited=elapsed_clock() - self._began,
+                listens=self._listens(),
+            )
+        return self._ticket.called
+
+    def leave_line(self) -> Grant | None:
+        """Wait no longer; returns the lease that was handed over meanwhile, if one was.
+
+        Raises:
+            DatabaseUnavailableError: The database could not be reached.
+        """
+        ticket, self._ticket = self._ticket, None
+        if ticket is None or self._tickets.withdraw(ticket):
+            return None
+        return claim(self._database, self._worker, self._request)
 
     def give_up(self) -> NoProfileAvailableError:
         """Record the miss, and return the error that tells why and when the next profile is expected."""

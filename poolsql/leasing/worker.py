@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, select, update
@@ -27,22 +27,27 @@ class Worker:
     """Start mark of the process, so that a reused process id is not taken for it."""
     version: str
     id: UUID = field(default_factory=uuid4)
+    lock_key: int = 0
+    """What the lock that says that it lives, and its channel, are called; the database hands it out."""
 
 
-def register(database: Database, worker: Worker) -> None:
-    """Write the worker's row; repeating it changes nothing."""
+def register(database: Database, worker: Worker) -> Worker:
+    """Write the worker's row, and return the worker with its lock key; repeating it changes nothing."""
+    row = {
+        "id": worker.id,
+        "machine": worker.machine,
+        "pid": worker.pid,
+        "process_started": worker.process_started,
+        "version": worker.version,
+    }
     with database.connect() as connection:
-        connection.execute(
+        lock_key = connection.execute(
             insert(workers)
-            .values(
-                id=worker.id,
-                machine=worker.machine,
-                pid=worker.pid,
-                process_started=worker.process_started,
-                version=worker.version,
-            )
-            .on_conflict_do_nothing()
-        )
+            .values(row)
+            .on_conflict_do_update(index_elements=["id"], set_={"machine": worker.machine})
+            .returning(workers.c.lock_key)
+        ).scalar_one()
+    return replace(worker, lock_key=lock_key)
 
 
 def sign_off(database: Database, worker: Worker) -> None:
@@ -63,6 +68,6 @@ def signed_on(database: Database, machine: str) -> list[Worker]:
 
 
 def _workers(database: Database, *which: ColumnElement[bool]) -> list[Worker]:
-    columns = (workers.c.id, workers.c.machine, workers.c.pid, workers.c.process_started, workers.c.version)
+    columns = [workers.c[column.name] for column in fields(Worker)]
     with database.connect() as connection:
         return [Worker(**row) for row in connection.execute(select(*columns).where(*which)).mappings()]

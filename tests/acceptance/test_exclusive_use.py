@@ -33,7 +33,7 @@ def test_twelve_processes_never_share_one_of_four_profiles(desk: Desk, database_
     share = -(-CYCLES // PROCESSES)
     url = database_url.render_as_string(hide_password=False)
     processes: list[BaseProcess] = [
-        spawn.Process(target=borrow, args=(url, desk.pool.id, share, journal)) for journal in journals
+        spawn.Process(target=borrow, args=(url, desk.pool.name, share, journal)) for journal in journals
     ]
     for process in processes:
         process.start()
@@ -62,11 +62,14 @@ def test_twelve_processes_never_share_one_of_four_profiles(desk: Desk, database_
     ]
     assert overlaps == []
 
-    attempts = desk.attempts()
+    # A process that the others keep from the cores may answer too late to what was handed to it.
+    attempts = [attempt for attempt in desk.attempts() if attempt.outcome != "not_claimed"]
     assert sorted(attempt.lease_id for attempt in attempts) == sorted(lease_id for lease_id, *_ in held)
     assert {attempt.ended_by for attempt in attempts} == {"holder"}
     assert desk.leases() == []
-    visits = desk.one("SELECT count(*) FROM poolsql.visits WHERE pool_id = :pool", pool=desk.pool.id)
+    visits = desk.one(
+        "SELECT count(*) FROM poolsql.visits WHERE pool_id = :pool AND outcome <> 'not_claimed'", pool=desk.pool.id
+    )
     assert visits.count == len(held)
     workers: set[UUID] = {attempt.worker_id for attempt in attempts}
     assert len(workers) == PROCESSES

@@ -78,6 +78,7 @@ misses = Table(
     Column("counts", JSONB, nullable=False),
     moment("next_free_at"),
     moment("at", now=True),
+    Column("without_tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Index("misses_at_idx", "at"),
     comment="A checkout that got nothing.",
 )

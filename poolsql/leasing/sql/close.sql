@@ -5,12 +5,15 @@
 judged AS MATERIALIZED (
     SELECT closing.*, outcomes.blames, outcomes.counts, outcomes.profile_effect,
         profiles.launcher_id, profiles.proxy_id, profiles.state, profiles.hold_until, profiles.judged_from,
-        profiles.consecutive_failures, profiles.uses + 1 AS uses,
-        CASE WHEN closing.outcome = 'browser_crashed' THEN profiles.consecutive_crashes + 1 ELSE 0 END AS crashes,
-        CASE WHEN outcomes.profile_effect = 'lost' AND closing.browser_started
-             THEN profiles.consecutive_losses + 1 ELSE 0 END AS losses,
-        CASE WHEN outcomes.profile_effect = 'hold' AND closing.hold_wanted
-             THEN profiles.consecutive_holds + 1 ELSE 0 END AS holds
+        profiles.consecutive_failures,
+        -- A lease that nobody took has used nothing, and interrupts nothing that happened in a row.
+        profiles.uses + (closing.outcome <> 'not_claimed')::int AS uses,
+        CASE WHEN closing.outcome = 'browser_crashed' THEN profiles.consecutive_crashes + 1
+             WHEN closing.outcome = 'not_claimed' THEN profiles.consecutive_crashes ELSE 0 END AS crashes,
+        CASE WHEN outcomes.profile_effect = 'lost' AND closing.browser_started THEN profiles.consecutive_losses + 1
+             WHEN closing.outcome = 'not_claimed' THEN profiles.consecutive_losses ELSE 0 END AS losses,
+        CASE WHEN outcomes.profile_effect = 'hold' AND closing.hold_wanted THEN profiles.consecutive_holds + 1
+             WHEN closing.outcome = 'not_claimed' THEN profiles.consecutive_holds ELSE 0 END AS holds
     FROM closing
     JOIN poolsql.outcomes ON outcomes.outcome = closing.outcome
     JOIN poolsql.profiles ON profiles.id = closing.profile_id
@@ -90,7 +93,75 @@ final AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT greatest(timed.hold_until, failed_proxies.hold_until) AS until) AS holds
 ),
 deleted AS (
-    DELETE FROM poolsql.leases USING final WHERE leases.id = final.lease_id
+    DELETE FROM poolsql.leases USING final WHERE leases.id = final.lease_id RETURNING leases.profile_id
+),
+-- A profile that is free at once goes straight to the first in the line that it can serve, if there is one that is
+-- told of it. Not to one whose site has just cooled or paused it: those rows are not visible yet. Statements that end
+-- many leases leave that to those who wait (served.sql): no ticket may be served twice.
+called AS MATERIALIZED (
+    SELECT final.profile_id, final.pool_id, final.now, pools.ttl, pools.max_lease, ticket.*
+    FROM final
+    JOIN poolsql.profiles ON profiles.id = final.profile_id
+    JOIN poolsql.pools ON pools.id = final.pool_id
+    JOIN poolsql.launchers ON launchers.id = final.launcher_id
+    CROSS JOIN LATERAL (
+        SELECT waiters.id, waiters.request_id, waiters.worker_id, waiters.task, waiters.host, workers.lock_key
+        FROM poolsql.waiters
+        JOIN poolsql.workers ON workers.id = waiters.worker_id
+        WHERE waiters.pool_id = final.pool_id
+          AND waiters.listens
+          AND waiters.gives_up_at > final.now
+          AND workers.waiting_seen_at > final.now - %(ticket_life)s::interval
+          AND profiles.tags @> waiters.tags
+          AND NOT profiles.tags && waiters.without_tags
+          AND (waiters.profile_id IS NULL OR waiters.profile_id = final.profile_id)
+          AND (profiles.machine IS NULL OR profiles.machine = waiters.machine)
+          AND (launchers.machines IS NULL OR waiters.machine = ANY (launchers.machines))
+          AND NOT EXISTS (
+              SELECT FROM poolsql.hosts
+              WHERE hosts.name = waiters.host
+                AND (hosts.stopped_at IS NOT NULL OR hosts.paused_until > final.now)
+          )
+          AND NOT EXISTS (
+              SELECT FROM poolsql.cooldowns
+              WHERE cooldowns.profile_id = final.profile_id
+                AND cooldowns.host = waiters.host
+                AND cooldowns.until > final.now
+          )
+          AND NOT EXISTS (
+              SELECT FROM visit_now AS visit
+              JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+              WHERE visit.host = waiters.host
+                AND (outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
+                     OR outcomes.profile_effect IN ('cooldown', 'pause_of_host'))
+          )
+        ORDER BY waiters.rank, waiters.id
+        LIMIT 1
+        FOR UPDATE OF waiters SKIP LOCKED
+    ) AS ticket
+    WHERE final.available_at <= final.now
+      AND final.state = 'active'
+      AND final.retired_because IS NULL
+      AND final.pause_because IS NULL
+      AND pools.paused_at IS NULL
+      AND (launchers.breaker_open_until IS NULL OR launchers.breaker_open_until <= final.now)
+      AND (SELECT count(*) FROM final) = 1
+),
+handed AS (
+    INSERT INTO poolsql.leases (
+        token, request_id, profile_id, pool_id, worker_id, task, host, ttl, acquired_at, expires_at, deadline_at,
+        unclaimed
+    )
+    SELECT gen_random_uuid(), called.request_id, called.profile_id, called.pool_id, called.worker_id, called.task,
+        called.host, called.ttl, called.now, called.now + least(called.ttl, %(claim_ttl)s::interval),
+        called.now + called.max_lease, true
+    FROM called
+    -- Not before the lease that ends is gone: a profile has one at most.
+    JOIN deleted ON deleted.profile_id = called.profile_id
+    RETURNING request_id, profile_id
+),
+gone AS (
+    DELETE FROM poolsql.waiters USING handed WHERE waiters.request_id = handed.request_id
 ),
 attempted AS (
     INSERT INTO poolsql.attempts (
@@ -125,7 +196,7 @@ held AS (
 ),
 freed AS (
     UPDATE poolsql.profiles
-    SET available_at = final.available_at,
+    SET available_at = CASE WHEN handed.profile_id IS NULL THEN final.available_at END,
         waits_for = CASE
             WHEN final.available_at <= final.now THEN NULL
             WHEN final.held_until >= final.available_at THEN 'hold'
@@ -164,6 +235,9 @@ freed AS (
             THEN 'poolsql' ELSE profiles.state_changed_by
         END
     FROM final
+    LEFT JOIN handed ON handed.profile_id = final.profile_id
     WHERE profiles.id = final.profile_id
 )
-SELECT lease_id, outcome, counted, available_at, retired_because FROM final
+SELECT lease_id, outcome, counted, available_at, retired_because,
+    (SELECT pg_notify('poolsql_' || called.lock_key, called.request_id::text) FROM called)::text AS told
+FROM final

@@ -1,7 +1,8 @@
 -- End expired leases, and those of workers known to be dead, whose browser was never started: nothing has to be
--- stopped. One batch; the locks skip what anybody else is changing. Goes on in visit_effects.sql and close.sql.
+-- stopped. Among them those that were handed to a waiting checkout that did not answer. One batch; the locks skip what anybody else is changing. Goes on in visit_effects.sql and close.sql.
 WITH lease AS MATERIALIZED (
     SELECT leases.*, CASE
+        WHEN leases.unclaimed THEN 'not_claimed'
         WHEN leases.worker_id = ANY (%(dead_workers)s::uuid[]) THEN 'worker_lost'
         WHEN leases.deadline_at <= clock_timestamp() THEN 'deadline_exceeded'
         ELSE 'lease_expired'
@@ -19,6 +20,7 @@ visit_now AS MATERIALIZED (
     SELECT lease.id AS lease_id, lease.profile_id, lease.pool_id, lease.worker_id, lease.task,
         NULL::bigint AS task_id, lease.host, NULL::text AS url, NULL::int AS status, lease.said AS outcome,
         CASE lease.said
+            WHEN 'not_claimed' THEN 'handed to a waiting checkout that did not answer'
             WHEN 'worker_lost' THEN 'its process is gone'
             WHEN 'deadline_exceeded' THEN 'held longer than max_lease'
             ELSE 'not renewed within its ttl'

@@ -13,6 +13,7 @@ judged AS MATERIALIZED (
     SELECT profiles.id AS profile_id, asked.pool_id, CASE
             WHEN profiles.state <> 'active' THEN profiles.state
             WHEN NOT coalesce(profiles.tags @> %(tags)s::text[], false)
+                 OR coalesce(profiles.tags && %(without_tags)s::text[], false)
                  OR (%(profile_id)s::bigint IS NOT NULL AND profiles.id <> %(profile_id)s::bigint) THEN 'no_match'
             WHEN profiles.machine <> %(machine)s::text
                  OR NOT coalesce(%(machine)s::text = ANY (launchers.machines), true) THEN 'other_machine'

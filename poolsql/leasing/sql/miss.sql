@@ -11,9 +11,9 @@ summed AS MATERIALIZED (
         ) AS next_free_at
 ),
 missed AS (
-    INSERT INTO poolsql.misses (pool_id, worker_id, task, host, tags, waited, counts, next_free_at)
+    INSERT INTO poolsql.misses (pool_id, worker_id, task, host, tags, without_tags, waited, counts, next_free_at)
     SELECT %(pool_id)s, %(worker_id)s, %(task)s, %(host)s, %(tags)s::text[],
-        make_interval(secs => %(waited)s::float8), summed.counts, summed.next_free_at
+        %(without_tags)s::text[], make_interval(secs => %(waited)s::float8), summed.counts, summed.next_free_at
     FROM summed
 )
 SELECT counts, next_free_at FROM summed

@@ -25,7 +25,7 @@ Open = Callable[..., Database]
 NewRole = Callable[..., Role]
 
 TABLES = sorted({table.name for table in metadata.tables.values()} | {"alembic_version"})
-HOT = {"cooldowns", "hosts", "leases", "loop_stamps", "profiles", "tasks"}
+HOT = {"cooldowns", "hosts", "leases", "loop_stamps", "profiles", "tasks", "waiters"}
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 

@@ -167,13 +167,11 @@ def assert_nothing_is_left(ledger: Ledger, browser_home: BrowserHome) -> None:
 def test_cancelled_while_waiting_for_a_profile(shop: Pool, ledger: Ledger, browser_home: BrowserHome) -> None:
     async def work(playwright: Playwright) -> None:
         with shop.lease():
-            tries = Calls(Borrowing.try_once)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(Borrowing, "try_once", tries.call)
-                await cancel_when(lambda: tries.returned > 1, enter_and_leave(shop, playwright, wait=60))
+            await cancel_when(ledger.waiters, enter_and_leave(shop, playwright, wait=60))
 
     run_with_driver(work)
     assert ledger.outcomes() == ["success"]
+    assert ledger.waiters() == []
     assert_nothing_is_left(ledger, browser_home)
 
 

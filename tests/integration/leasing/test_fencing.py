@@ -12,7 +12,7 @@ from sqlalchemy import text
 from poolsql.database.engine import Database
 from poolsql.errors import LeaseLostError
 from poolsql.leasing import reports
-from poolsql.leasing.checkout import FIND_REQUEST, Grant, checkout
+from poolsql.leasing.checkout import CLAIM, Grant, checkout
 from poolsql.leasing.fencing import fence
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
@@ -122,7 +122,7 @@ def test_a_checkout_whose_answer_was_lost_does_not_find_its_lease_again(desk: De
     granted = checkout(desk.database, desk.worker, request)
     assert granted is not None
     fence(desk.database, who="operator")
-    assert desk.database.run(FIND_REQUEST, request.parameters(desk.worker)) == []
+    assert desk.database.run(CLAIM, request.parameters(desk.worker)) == []
 
 
 def test_a_renewal_under_way_does_not_escape(desk: Desk, threads: ThreadPoolExecutor) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from poolsql.errors import LaunchFault
 from poolsql.leasing import reports
+from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import EXPIRE_FREE
 from tests.fixtures.fleets import Desk, name_of
@@ -128,7 +129,7 @@ def test_profiles_behind_one_proxy_that_end_together_are_all_held_and_none_is_lo
     behind.visit(granted[0], Outcome.PROXY_FAILED)
     behind.visit(granted[1], Outcome.PROXY_FAILED)
     behind.expire(*(each.lease_id for each in granted))
-    rows = behind.database.run(EXPIRE_FREE, {"dead_workers": [], "batch": 10})
+    rows = behind.database.run(EXPIRE_FREE, {"dead_workers": [], "batch": 10, **LINE})
     assert [row.outcome for row in rows] == ["proxy_failed", "proxy_failed", "lease_expired"]
     for each in granted:
         profile = behind.profile(each.profile.id)

@@ -87,7 +87,7 @@ def test_an_outcome_on_a_host_i5(desk: Desk, outcome: Outcome) -> None:
     profile = desk.profile(desk.only)
     assert (attempt.outcome, attempt.blames, attempt.counted) == (outcome, effect.blames, effect.counts)
     assert [visit.blames for visit in desk.visits(attempt.lease_id)] == [effect.blames]
-    assert (profile.consecutive_failures, profile.uses) == (int(effect.counts), 1)
+    assert (profile.consecutive_failures, profile.uses) == (int(effect.counts), int(outcome is not Outcome.NOT_CLAIMED))
     # The whole profile is only ever held; what concerns a host leaves all other hosts alone.
     assert attempt.wait.total_seconds() == (effect.held or 0)
     assert profile.available_at == attempt.available_at

@@ -13,6 +13,7 @@ from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import LeaseLostError
 from poolsql.leasing.checkout import CHECKOUT
+from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import EXPIRE_FREE, EXPIRE_STARTED
 from poolsql.leasing.reports import RELEASE, RENEW, renew
@@ -123,7 +124,7 @@ def test_a_renewal_that_meets_an_unfinished_expiry_is_refused_i2(desk: Desk, thr
     desk.start_browser(granted)
     desk.expire(granted.lease_id)
     with desk.opened() as reaping:
-        reaping.run(EXPIRE_STARTED, {"dead_workers": [], "batch": 10})
+        reaping.run(EXPIRE_STARTED, {"dead_workers": [], "batch": 10, **LINE})
         renewing = threads.submit(renew, desk.database, desk.worker, [name_of(granted)], patience=5.0)
         desk.wait_until_blocked()
         reaping.commit()
@@ -150,7 +151,7 @@ def test_a_release_that_meets_an_unfinished_expiry_is_refused_i2(desk: Desk, thr
     granted = desk.granted()
     desk.expire(granted.lease_id)
     with desk.opened() as reaping:
-        reaping.run(EXPIRE_FREE, {"dead_workers": [], "batch": 10})
+        reaping.run(EXPIRE_FREE, {"dead_workers": [], "batch": 10, **LINE})
         releasing = threads.submit(desk.release, granted, Outcome.BLOCKED)
         desk.wait_until_blocked()
         reaping.commit()
@@ -265,4 +266,5 @@ def _release_parameters(desk: Desk, lease_id: int, outcome: Outcome) -> dict[str
         "stop_rung": None,
         "hold": True,
         "pause_because": None,
+        **LINE,
     }

@@ -16,6 +16,7 @@ from poolsql.errors import LeaseLostError, StopNotProvenError
 from poolsql.leasing import reports
 from poolsql.leasing.checkout import record_miss
 from poolsql.leasing.fencing import fence
+from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, FINISH_RECLAIM
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
@@ -386,7 +387,7 @@ def test_a_lease_that_is_held_cannot_be_ended_as_reclaimed_i2(desk: Desk, own: b
     if not own:
         reports.begin_reclaim(desk.database, name_of(granted), detail="it froze", patience=1)
     before = desk.picture()
-    end = {"lease_id": granted.lease_id, "stop_rung": "term"}
+    end = {"lease_id": granted.lease_id, "stop_rung": "term", **LINE}
     assert desk.database.run(FINISH_RECLAIM, {**end, "token": granted.token if own else uuid4()}) == []
     assert desk.picture() == before
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, timedelta
@@ -11,54 +10,34 @@ from typing import Any
 
 import pytest
 
-from poolsql.clocks import elapsed_clock
 from poolsql.errors import BadInputError
-from poolsql.leasing import waiting
-from poolsql.leasing.checkout import Grant, record_miss
+from poolsql.leasing.checkout import record_miss
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.status import pool_status
-from poolsql.leasing.waiting import Wait
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
 
-def wait_for(desk: Desk, wait: Any = 0, **asked: Any) -> Wait:
-    """A checkout that may wait."""
-    return Wait(desk.database, desk.worker, desk.request(**asked), pool=desk.pool.name, wait=wait)
-
-
 def test_a_wait_ends_as_soon_as_a_profile_is_released(desk: Desk, threads: ThreadPoolExecutor) -> None:
     leased = desk.granted()
-    wait = wait_for(desk, wait=30)
-    tries: list[float] = []
-
-    def wait_for_one() -> Grant | None:
-        while (granted := wait.try_once()) is None:
-            tries.append(elapsed_clock())
-            pause = wait.pause()
-            if pause is None:
-                return None
-            time.sleep(pause)  # as the sync caller does
-        return granted
-
-    waiting_one = threads.submit(wait_for_one)
-    until(lambda: len(tries) >= 2)
+    wait = desk.wait(wait=30)
+    assert wait.try_once() is None
+    called = wait.stand_in_line()
     desk.release(leased)
-    released_at = elapsed_clock()
-    granted = waiting_one.result(timeout=10)
+    called.result(timeout=5)
+    granted = wait.try_once()
     assert granted is not None
     assert granted.profile.id == desk.only
-    assert elapsed_clock() - released_at < 2 * waiting.LONGEST_PAUSE
     assert desk.all("SELECT FROM poolsql.misses WHERE pool_id = :pool", pool=desk.pool.id) == [], "no miss"
 
 
 def test_without_waiting_there_is_one_try(desk: Desk) -> None:
     desk.granted()
-    wait = wait_for(desk)
+    wait = desk.wait()
     assert wait.try_once() is None
-    assert wait.pause() is None
+    assert wait.left == 0
 
 
 def test_a_miss_is_told_and_recorded_with_reasons_and_the_next_moment(new_desk: Callable[..., Desk]) -> None:
@@ -68,7 +47,7 @@ def test_a_miss_is_told_and_recorded_with_reasons_and_the_next_moment(new_desk: 
     desk.go(Outcome.BLOCKED, profile_id=desk.profile_ids[2])
     desk.go(Outcome.BLOCKED, profile_id=desk.profile_ids[3])
     desk.execute("UPDATE poolsql.profiles SET state = 'paused' WHERE id = :id", id=desk.profile_ids[4])
-    wait = wait_for(desk, task="sku-1", host=desk.host)
+    wait = desk.wait(task="sku-1", host=desk.host)
     assert wait.try_once() is None
     error = wait.give_up()
     assert error.counts == {"leased": 1, "held": 1, "cooling": 2, "paused": 1}
@@ -86,13 +65,13 @@ def test_a_miss_is_told_and_recorded_with_reasons_and_the_next_moment(new_desk: 
 
 def test_a_miss_after_waiting_says_for_how_long(desk: Desk) -> None:
     desk.granted()
-    wait = wait_for(desk, wait="0.01s")
-    until(lambda: wait.pause() is None)
+    wait = desk.wait(wait="0.01s")
+    until(lambda: wait.left == 0)
     assert re.search(r"no profile available after [\d.]+s \(1 leased\)$", str(wait.give_up()))
 
 
 def test_a_miss_of_an_empty_pool_says_so(new_desk: Callable[..., Desk]) -> None:
-    error = wait_for(new_desk(profiles=0)).give_up()
+    error = new_desk(profiles=0).wait().give_up()
     assert str(error).endswith("no profile available (the pool is empty)")
     assert (error.counts, error.next_free_at) == ({}, None)
 
@@ -100,16 +79,16 @@ def test_a_miss_of_an_empty_pool_says_so(new_desk: Callable[..., Desk]) -> None:
 def test_nothing_is_expected_when_all_profiles_are_leased_or_none_matches(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(profiles=2)
     desk.granted()
-    assert wait_for(desk, tags=("de",)).give_up().next_free_at is None
+    assert desk.wait(tags=("de",)).give_up().next_free_at is None
     desk.granted()
-    error = wait_for(desk).give_up()
+    error = desk.wait().give_up()
     assert (error.counts, error.next_free_at) == ({"leased": 2}, None)
 
 
 def test_a_paused_host_says_when_it_goes_on(desk: Desk) -> None:
     desk.go(Outcome.CAPTCHA, host=desk.host)
     desk.execute("DELETE FROM poolsql.cooldowns WHERE profile_id = :id", id=desk.only)
-    error = wait_for(desk, host=desk.host).give_up()
+    error = desk.wait(host=desk.host).give_up()
     assert error.counts == {"host_paused": 1}
     assert error.next_free_at == desk.host_row().paused_until
 
@@ -121,20 +100,20 @@ def test_profiles_that_could_not_serve_a_paused_host_promise_nothing(new_desk: C
         "INSERT INTO poolsql.hosts (name, paused_until) VALUES (:host, clock_timestamp() + interval '1 hour')",
         host=desk.host,
     )
-    assert wait_for(desk, host=desk.host).give_up().counts == {"host_paused": 1, "retired": 1}
-    nobody = wait_for(desk, host=desk.host, tags=("de",)).give_up()
+    assert desk.wait(host=desk.host).give_up().counts == {"host_paused": 1, "retired": 1}
+    nobody = desk.wait(host=desk.host, tags=("de",)).give_up()
     assert (nobody.counts, nobody.next_free_at) == ({"no_match": 1, "retired": 1}, None)
 
 
 def test_the_later_of_two_reasons_tells_the_next_moment(desk: Desk) -> None:
     desk.go(Outcome.CAPTCHA, host=desk.host)
     later = max(desk.cooldown(desk.only).until, desk.host_row().paused_until)
-    assert wait_for(desk, host=desk.host).give_up().next_free_at == later
+    assert desk.wait(host=desk.host).give_up().next_free_at == later
 
 
 def test_a_miss_of_a_paused_pool_says_so(desk: Desk) -> None:
     desk.execute("UPDATE poolsql.pools SET paused_at = clock_timestamp() WHERE id = :id", id=desk.pool.id)
-    error = wait_for(desk).give_up()
+    error = desk.wait().give_up()
     assert "(1 pool paused)" in str(error)
     assert error.next_free_at is None
 
@@ -143,7 +122,7 @@ def test_a_miss_of_a_paused_pool_says_so(desk: Desk) -> None:
 def test_a_wait_that_cannot_be_right_is_refused_and_changes_nothing(desk: Desk, wait: Any) -> None:
     before = desk.picture()
     with pytest.raises(BadInputError, match=r"^wait: "):
-        wait_for(desk, wait=wait)
+        desk.wait(wait=wait)
     assert desk.picture() == before
 
 
