@@ -69,6 +69,10 @@ class NoProfileAvailableError(LeaseError):
         self.counts = dict(counts)
 
 
+class ProfileRetiredError(LeaseError):
+    """A checkout requires a profile that is retired; waiting would not help."""
+
+
 class LaunchFault(StrEnum):
     """Why a browser did not start; decides between hold, pause and breaker (invariant I5)."""
 

@@ -24,9 +24,10 @@ from poolsql.errors import (
 )
 from poolsql.fleet.browsers import Browsers, RunningBrowser
 from poolsql.fleet.runtime import Runtime
-from poolsql.leasing.checkout import Grant, Request
+from poolsql.leasing.checkout import Grant, Request, checkout_many
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome, StartVerdict, Verdict, verdict_of
+from poolsql.leasing.stickiness import StickyKey
 from poolsql.leasing.waiting import Wait
 
 log = logging.getLogger(__name__)
@@ -42,8 +43,11 @@ class Borrowing:
         BadInputError: `wait` is no duration.
     """
 
-    def __init__(self, runtime: Runtime, request: Request, *, pool: str, wait: Duration) -> None:
+    def __init__(
+        self, runtime: Runtime, request: Request, *, pool: str, wait: Duration, sticky: StickyKey | None = None
+    ) -> None:
         self.runtime = runtime
+        self._sticky = sticky
         self._request = request
         self._pool = pool
         self._seconds = parse_duration(wait, name="wait")
@@ -52,7 +56,7 @@ class Borrowing:
     @property
     def _wait(self) -> Wait:
         if self._begun is None:
-            self._begun = self.runtime.wait(self._request, pool=self._pool, wait=self._seconds)
+            self._begun = self.runtime.wait(self._request, pool=self._pool, wait=self._seconds, sticky=self._sticky)
         return self._begun
 
     def lease(self) -> Lease:
@@ -76,6 +80,12 @@ class Borrowing:
         if lease is None:
             raise self.give_up()
         return lease
+
+    def lease_many(self, number: int) -> list[Lease]:
+        """Lease what is free now, up to a number."""
+        runtime = self.runtime
+        grants = checkout_many(runtime.database, runtime.worker, self._request, number)
+        return [lease for lease in map(self._lease, grants) if lease is not None]
 
     def try_once(self) -> Lease | None:
         """Lease a profile if one is free or was handed over; else reap: a dead holder may be all that is in the way."""

@@ -12,12 +12,17 @@ from poolsql.fleet.runtime import Runtime
 from poolsql.fleet.session import Borrowed
 from poolsql.leasing import registry
 from poolsql.leasing.checkout import Request
-from poolsql.leasing.checks import LONGEST_NAME, checked_id, checked_name, checked_names
+from poolsql.leasing.checks import LONGEST_NAME, checked_id, checked_name, checked_names, checked_number
 from poolsql.leasing.lease import Lease
+from poolsql.leasing.line import checked_priority
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import PoolRow
 from poolsql.leasing.status import PoolStatus, pool_status
+from poolsql.leasing.stickiness import checked_sticky_key
 from poolsql.text import clean_text
+
+MOST_AT_ONCE = 1000
+"""Profiles that one checkout can lease."""
 
 
 class Pool:
@@ -48,7 +53,11 @@ class Pool:
         task: str | None = None,
         host: str | None = None,
         tags: Sequence[str] = (),
+        without_tags: Sequence[str] = (),
         profile_id: int | None = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        priority: int = 0,
         wait: Duration = 0,
     ) -> Lease:
         """Lease the longest available profile that matches; it renews itself until it is released.
@@ -58,15 +67,72 @@ class Pool:
             host: The target site (name, plus port when it is not the scheme's default): profiles that cool down on
                 it are passed over, and a paused or stopped host gets none.
             tags: The profile must carry all of these.
+            without_tags: The profile must carry none of these.
             profile_id: Only this profile.
-            wait: How long to wait for one to come free.
+            prefer: A key of your own: the profile that served it last if that one is free, else any, which serves the
+                key from then on.
+            require: The same, but only that profile will do; a key that nobody has used yet is served by any.
+            priority: From -100 to 100; each step advances a waiting checkout as if it had come 10 seconds earlier.
+            wait: How long to wait for one to come free. Who waits for the same is served in the order of arrival.
 
         Raises:
             NoProfileAvailableError: None came free in time; says why, and when the next one is expected.
+            ProfileRetiredError: The profile that `require` asks for is retired.
             BadInputError: An argument cannot be right; nothing was leased.
             DatabaseUnavailableError: The database could not be reached.
         """
-        return self._borrowing(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait).lease()
+        return self._borrowing(
+            task=task,
+            host=host,
+            tags=tags,
+            without_tags=without_tags,
+            profile_id=profile_id,
+            prefer=prefer,
+            require=require,
+            priority=priority,
+            wait=wait,
+        ).lease()
+
+    def checkout_many(
+        self,
+        number: int,
+        *,
+        task: str | None = None,
+        host: str | None = None,
+        tags: Sequence[str] = (),
+        without_tags: Sequence[str] = (),
+        priority: int = 0,
+        wait: Duration = 0,
+    ) -> list[Lease]:
+        """Lease as many of the longest available profiles as there are, from one up to `number`, in one round trip.
+
+        Args:
+            number: At most as many as these, from 1 to 1000.
+            task: As for `checkout`, like all others.
+            wait: How long to wait for the first one, if none is free.
+
+        Raises:
+            NoProfileAvailableError: Not one came free in time.
+            BadInputError: An argument cannot be right; nothing was leased.
+            DatabaseUnavailableError: The database could not be reached.
+        """
+        asked = checked_number(number, "number", most=MOST_AT_ONCE)
+        borrowing = self._borrowing(
+            task=task,
+            host=host,
+            tags=tags,
+            without_tags=without_tags,
+            profile_id=None,
+            prefer=None,
+            require=None,
+            priority=priority,
+            wait=wait,
+        )
+        leases = borrowing.lease_many(asked)
+        if leases:
+            return leases
+        first = borrowing.lease()
+        return [first, *(borrowing.lease_many(asked - 1) if asked > 1 else [])]
 
     def lease(
         self,
@@ -74,11 +140,25 @@ class Pool:
         task: str | None = None,
         host: str | None = None,
         tags: Sequence[str] = (),
+        without_tags: Sequence[str] = (),
         profile_id: int | None = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        priority: int = 0,
         wait: Duration = 0,
     ) -> Lease:
         """`checkout` for a ``with`` block: released at its end, as a success or by the exception as `task_failed`."""
-        return self.checkout(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait)
+        return self.checkout(
+            task=task,
+            host=host,
+            tags=tags,
+            without_tags=without_tags,
+            profile_id=profile_id,
+            prefer=prefer,
+            require=require,
+            priority=priority,
+            wait=wait,
+        )
 
     def browser(
         self,
@@ -86,7 +166,11 @@ class Pool:
         task: str | None = None,
         host: str | None = None,
         tags: Sequence[str] = (),
+        without_tags: Sequence[str] = (),
         profile_id: int | None = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        priority: int = 0,
         wait: Duration = 0,
         options: Mapping[str, Any] | None = None,
         playwright: Driver | None = None,
@@ -101,7 +185,7 @@ class Pool:
         being cancelled meanwhile leaves nothing behind.
 
         Args:
-            task: As for `checkout`, like `host`, `tags`, `profile_id` and `wait`.
+            task: As for `checkout`, like all up to `wait`.
             options: Launcher options for this start, such as ``headless``; they win over the profile's own.
             playwright: A running Playwright to connect with, async or sync like the block. Without it each async
                 session starts a driver of its own, and the sync sessions of a thread share one; each is a process.
@@ -114,7 +198,17 @@ class Pool:
             LaunchFailedError: When the block is entered: the browser did not start; the profile was given back.
             LeaseLostError: At the block's end: the lease was lost meanwhile.
         """
-        borrowing = self._borrowing(task=task, host=host, tags=tags, profile_id=profile_id, wait=wait)
+        borrowing = self._borrowing(
+            task=task,
+            host=host,
+            tags=tags,
+            without_tags=without_tags,
+            profile_id=profile_id,
+            prefer=prefer,
+            require=require,
+            priority=priority,
+            wait=wait,
+        )
         return Borrowed(borrowing, options=options or {}, playwright=playwright)
 
     def status(self) -> PoolStatus:
@@ -168,13 +262,26 @@ class Pool:
         return f"<Pool {self.name}>"
 
     def _borrowing(
-        self, *, task: str | None, host: str | None, tags: Sequence[str], profile_id: int | None, wait: Duration
+        self,
+        *,
+        task: str | None,
+        host: str | None,
+        tags: Sequence[str],
+        without_tags: Sequence[str],
+        profile_id: int | None,
+        prefer: str | None,
+        require: str | None,
+        priority: int,
+        wait: Duration,
     ) -> Borrowing:
         request = Request(
             pool_id=self._row.id,
             task=clean_text(task, limit=LONGEST_NAME) if task is not None else None,
             host=checked_name(host, "host") if host is not None else None,
             tags=checked_names(tags, "tag"),
+            without_tags=checked_names(without_tags, "tag"),
             profile_id=checked_id(profile_id, "profile_id") if profile_id is not None else None,
+            priority=checked_priority(priority),
         )
-        return Borrowing(self._runtime, request, pool=self.name, wait=wait)
+        sticky = checked_sticky_key(prefer=prefer, require=require, profile_id=profile_id)
+        return Borrowing(self._runtime, request, pool=self.name, wait=wait, sticky=sticky)

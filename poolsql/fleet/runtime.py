@@ -21,6 +21,7 @@ from poolsql.leasing.checkout import Request
 from poolsql.leasing.keeper import Keeper
 from poolsql.leasing.presence import Presence
 from poolsql.leasing.reaper import Reaped, Reaper
+from poolsql.leasing.stickiness import StickyKey
 from poolsql.leasing.tickets import Tickets
 from poolsql.leasing.waiting import Wait
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
@@ -98,7 +99,7 @@ class Runtime:
                 self._keeper = Keeper(self.database, worker)
             return self._keeper
 
-    def wait(self, request: Request, *, pool: str, wait: Duration) -> Wait:
+    def wait(self, request: Request, *, pool: str, wait: Duration, sticky: StickyKey | None) -> Wait:
         """A checkout of this worker that may have to wait.
 
         Raises:
@@ -109,7 +110,16 @@ class Runtime:
             tickets, presence = self._tickets, self._presence
         if tickets is None or presence is None:
             raise BadInputError("this fleet is closed; connect anew")
-        return Wait(self.database, worker, request, pool=pool, wait=wait, tickets=tickets, listens=presence.listens)
+        return Wait(
+            self.database,
+            worker,
+            request,
+            pool=pool,
+            wait=wait,
+            tickets=tickets,
+            listens=presence.listens,
+            sticky=sticky,
+        )
 
     def began(self, browser: OpenBrowser) -> None:
         """A browser was borrowed: it has to end when the fleet is closed."""

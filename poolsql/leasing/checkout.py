@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -118,6 +118,29 @@ def checkout(database: Database, worker: Worker, request: Request) -> Grant | No
     return _granted(database, lambda: _lease(database, parameters) or database.run_once(CLAIM, parameters))
 
 
+def checkout_many(database: Database, worker: Worker, request: Request, number: int) -> list[Grant]:
+    """Lease up to `number` profiles that match, longest available first, in one round trip.
+
+    Raises:
+        DatabaseUnavailableError: The database could not be reached.
+    """
+    many = [replace(request, id=uuid4()).parameters(worker) for _ in range(number)]
+    started = elapsed_clock()
+
+    def once() -> list[Row]:
+        nonlocal started
+        started = elapsed_clock()
+        try:
+            return database.run_many_once(CHECKOUT, many)
+        except psycopg.errors.UniqueViolation as error:
+            if not _is_repeated(error):
+                raise
+            # The first try did its work, and all of it: the answer was lost.
+            return [row for one in many for row in database.run_once(CLAIM, one)]
+
+    return [_grant(row, started) for row in database.repeat(once)]
+
+
 def claim(database: Database, worker: Worker, request: Request) -> Grant | None:
     """Take the lease that was handed to a request while it waited; None: it has none, or answered too late.
 
@@ -145,9 +168,13 @@ def _lease(database: Database, parameters: Mapping[str, Any]) -> Sequence[Row]:
         return database.run_once(CHECKOUT, parameters)
     except psycopg.errors.UniqueViolation as error:
         # The request has its lease already, or got it from a first try that was still running.
-        if error.diag.constraint_name != "leases_request_id_key":
+        if not _is_repeated(error):
             raise
         return ()
+
+
+def _is_repeated(error: psycopg.errors.UniqueViolation) -> bool:
+    return error.diag.constraint_name == "leases_request_id_key"
 
 
 def record_miss(database: Database, worker: Worker, request: Request, *, waited: float) -> Miss:

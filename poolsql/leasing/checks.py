@@ -49,6 +49,17 @@ def checked_id(number: object, kind: str) -> int:
     return number
 
 
+def checked_number(number: object, kind: str, *, most: int) -> int:
+    """A count from 1 to `most`.
+
+    Raises:
+        BadInputError: It is none.
+    """
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+        raise BadInputError(f"{kind}: {number!r} is no whole number from 1 to {most}")
+    return number
+
+
 def checked_proxy_server(server: str, *, proxy: str) -> str:
     """The address of a proxy, without credentials (I11).
 

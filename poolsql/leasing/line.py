@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from poolsql.errors import BadInputError
+
 TICKET_LIFE = timedelta(seconds=3)
 """For how long a ticket is good after its worker was last seen; three times as long as it takes it to look."""
 
@@ -17,5 +19,20 @@ PRIORITY_STEP = timedelta(seconds=10)
 
 HIGHEST_PRIORITY = 100
 
+LOWEST_PRIORITY = -HIGHEST_PRIORITY
+
 LINE: Mapping[str, Any] = {"ticket_life": TICKET_LIFE, "claim_ttl": CLAIM_TTL}
 """Parameters of the statements that serve the line: served.sql, and all that end leases (close.sql)."""
+
+
+def checked_priority(priority: int) -> int:
+    """A priority that bounds how long others are overtaken.
+
+    Raises:
+        BadInputError: It is no whole number from `LOWEST_PRIORITY` to `HIGHEST_PRIORITY`.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise BadInputError(f"priority: {priority!r} is no whole number")
+    if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        raise BadInputError(f"priority: {priority} is not from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}")
+    return priority

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.durations import Duration, format_duration, parse_duration
 from poolsql.errors import NoProfileAvailableError
 from poolsql.leasing.checkout import Grant, Request, checkout, claim, record_miss
+from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import LeaseName, release
+from poolsql.leasing.stickiness import StickyKey, stick, sticky_profile
 from poolsql.leasing.tickets import Ticket, Tickets
 from poolsql.leasing.worker import Worker
 
@@ -31,10 +36,12 @@ class Wait:
         wait: Duration,
         tickets: Tickets,
         listens: Callable[[], bool],
+        sticky: StickyKey | None = None,
     ) -> None:
         """Set up the wait.
 
         Args:
+            sticky: Asks for the profile that served this key last.
             listens: Whether the worker is told at once of a lease that is handed to it; asked when it has to wait.
 
         Raises:
@@ -46,6 +53,7 @@ class Wait:
         self._pool = pool
         self._tickets = tickets
         self._listens = listens
+        self._sticky = sticky
         self._began = elapsed_clock()
         self._seconds = parse_duration(wait, name="wait").total_seconds()
         self._ticket: Ticket | None = None
@@ -59,17 +67,18 @@ class Wait:
         """Try to lease a profile now, or, once it stands in the line, take what was handed over.
 
         Raises:
+            ProfileRetiredError: The profile that the sticky key requires is retired.
             DatabaseUnavailableError: The database could not be reached.
         """
         ticket = self._ticket
         if ticket is None:
-            return checkout(self._database, self._worker, self._request)
+            return self._checkout()
         if not ticket.called.done():
             return None
         # Handed over, or handed over so long ago that it is somebody else's by now.
         self._tickets.withdraw(ticket)
         self._ticket = None
-        return claim(self._database, self._worker, self._request)
+        return self._stuck(claim(self._database, self._worker, self._request))
 
     def stand_in_line(self) -> Future[None]:
         """Wait from now on; what is returned is done when `try_once` may have a lease.
@@ -95,7 +104,7 @@ class Wait:
         ticket, self._ticket = self._ticket, None
         if ticket is None or self._tickets.withdraw(ticket):
             return None
-        return claim(self._database, self._worker, self._request)
+        return self._stuck(claim(self._database, self._worker, self._request))
 
     def give_up(self) -> NoProfileAvailableError:
         """Record the miss, and return the error that tells why and when the next profile is expected."""
@@ -111,6 +120,33 @@ class Wait:
             next_free_at=miss.next_free_at,
             counts=miss.counts,
         )
+
+    def _checkout(self) -> Grant | None:
+        if self._sticky is not None:
+            profile_id = sticky_profile(self._database, self._request.pool_id, self._sticky)
+            if self._sticky.required:
+                self._request = replace(self._request, profile_id=profile_id)
+            elif profile_id is not None:
+                # With an id of its own: a request has one lease at most.
+                preferring = replace(self._request, profile_id=profile_id, id=uuid4())
+                preferred = checkout(self._database, self._worker, preferring)
+                if preferred is not None:
+                    return self._stuck(preferred)
+        return self._stuck(checkout(self._database, self._worker, self._request))
+
+    def _stuck(self, grant: Grant | None) -> Grant | None:
+        """Keep the key with the profile that serves it; give one back that a concurrent checkout's choice excludes."""
+        if grant is None or self._sticky is None:
+            return grant
+        chosen = stick(self._database, self._request.pool_id, self._sticky, grant.profile.id)
+        if chosen == grant.profile.id:
+            return grant
+        name = LeaseName(grant.lease_id, grant.token)
+        detail = "another profile was chosen for its sticky key at the same time"
+        patience = self._database.patience
+        release(self._database, self._worker, name, outcome=Outcome.CANCELLED, detail=detail, patience=patience)
+        self._request = replace(self._request, profile_id=chosen, id=uuid4())
+        return None
 
 
 def _when(moment: datetime | None) -> str:

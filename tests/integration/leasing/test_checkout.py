@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
+from poolsql import Fleet
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Row
-from poolsql.database.statements import Parameters
-from poolsql.errors import DatabaseError, DatabaseUnavailableError, LeaseLostError
-from poolsql.leasing.checkout import CHECKOUT, CLAIM, checkout, record_miss
+from poolsql.database.statements import Parameters, Statement
+from poolsql.errors import (
+    BadInputError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    LeaseLostError,
+    NoProfileAvailableError,
+)
+from poolsql.leasing.checkout import CHECKOUT, CLAIM, checkout, checkout_many, record_miss
 from poolsql.leasing.registry import define_launcher
+from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk, FaultyDatabase
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
@@ -281,3 +290,54 @@ def test_a_released_lease_is_refused_when_checked(desk: Desk) -> None:
     lease.release()
     with pytest.raises(LeaseLostError, match="released"):
         lease.check()
+
+
+# Several at once
+
+
+def test_several_are_leased_in_one_round_trip_longest_available_first(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=4)
+    leased = checkout_many(desk.database, desk.worker, desk.request(task="batch"), 3)
+    assert [grant.profile.id for grant in leased] == desk.profile_ids[:3]
+    assert [row.id for row in desk.leases()] == [grant.lease_id for grant in leased]
+    assert len({grant.token for grant in leased}) == 3
+    rest = checkout_many(desk.database, desk.worker, desk.request(), 3)
+    assert [grant.profile.id for grant in rest] == desk.profile_ids[3:]
+    assert checkout_many(desk.database, desk.worker, desk.request(), 3) == []
+
+
+def test_a_lost_answer_loses_none_of_several(new_desk: Callable[..., Desk], faulty: FaultyDatabase) -> None:
+    desk = new_desk(profiles=4)
+    faulty.lose_answer_of(CHECKOUT)
+    leased = checkout_many(faulty, desk.worker, desk.request(), 3)
+    assert [grant.profile.id for grant in leased] == desk.profile_ids[:3]
+    assert [row.id for row in desk.leases()] == [grant.lease_id for grant in leased]
+
+
+def test_several_through_the_public_door(fleet: Fleet) -> None:
+    pool = fleet.define_pool("several")
+    fleet.define_launcher("several")
+    for number in range(3):
+        pool.add_profile(f"several-{number}", launcher="several")
+    first, second = pool.checkout_many(2)
+    (third,) = pool.checkout_many(2, wait=1)
+    with pytest.raises(NoProfileAvailableError, match="3 leased"):
+        pool.checkout_many(1)
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(pool.checkout_many, 2, wait=30)
+        until(lambda: fleet.database.run(WAITING, {}))
+        first.release()
+        (fourth,) = waiting.result(timeout=10)
+    assert fourth.profile.id == first.profile.id
+    for lease in (second, third, fourth):
+        lease.release()
+
+
+WAITING = Statement("waiting", "SELECT 1 FROM poolsql.waiters")
+
+
+@pytest.mark.parametrize("number", [0, -1, 1001, 1.5, True, "2", None])
+def test_a_number_that_cannot_be_right_is_refused(fleet: Fleet, number: Any) -> None:
+    pool = fleet.define_pool("several")
+    with pytest.raises(BadInputError, match=r"^number: "):
+        pool.checkout_many(number)
