@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The processes that hold leases.", no_args_is_help=True)
 
-HEADINGS = ("ID", "MACHINE", "PID", "SINCE", "RUNS", "LEASES", "RECLAIMING", "DRAINING", "LOOPS")
+HEADINGS = ("ID", "MACHINE", "PID", "SINCE", "RUNS", "PRESENT", "LEASES", "RECLAIMING", "DRAINING", "LOOPS")
 
 
 @app.command("list")
@@ -40,6 +40,7 @@ def list_(as_json: AsJson = False) -> None:
             line.pid,
             line.started_at,
             {True: "yes", False: "no", None: "unknown"}[line.alive],
+            {True: "yes", False: "no", None: "off"}[line.present],
             line.held,
             line.reclaiming,
             line.draining_at is not None,

@@ -20,7 +20,9 @@ from psycopg.rows import scalar_row
 from sqlalchemy.engine import URL
 
 from poolsql.clocks import elapsed_clock
+from poolsql.database.engine import Database
 from poolsql.database.sessions import connection_arguments
+from poolsql.database.statements import Statement
 from poolsql.leasing.worker import Worker
 from poolsql.settings import Settings
 
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 
 PRESENCE_CLASS = 0x504F4F4D
 """First key of the locks that say that a worker lives; the second is the worker's ``lock_key``."""
+
+PRESENT = Statement.load("poolsql.leasing", "present")
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
@@ -159,6 +163,15 @@ class Presence:
 
     def _conninfo(self) -> str:
         return self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def present_keys(database: Database) -> set[int]:
+    """The lock keys of the workers that are present now.
+
+    Raises:
+        DatabaseError: The database failed.
+    """
+    return {row.lock_key for row in database.run(PRESENT, {"class": PRESENCE_CLASS})}
 
 
 def _only(connection: psycopg.Connection[object], query: str, *parameters: object) -> object:

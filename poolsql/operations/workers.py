@@ -15,6 +15,7 @@ from poolsql.database.tables import leases, loop_stamps, workers
 from poolsql.errors import BadInputError
 from poolsql.launchers.processes import ProcessIdentity, is_alive
 from poolsql.leasing import audit
+from poolsql.leasing.presence import present_keys
 from poolsql.leasing.states import LeaseState
 from poolsql.operations.names import MOST_NAMED, unknown_name
 from poolsql.text import clean_text
@@ -46,6 +47,9 @@ class WorkerLine:
     draining_at: datetime | None
     alive: bool | None
     """Whether its process runs; None: it is on another machine, where this one cannot look."""
+    present: bool | None
+    """Whether it holds the lock that says that it lives; None: it never did, so that only the ttl of its leases would
+    show its death (a connection pooler may be in between)."""
     held: int
     """Leases that it holds."""
     reclaiming: int
@@ -69,6 +73,8 @@ def list_workers(database: Database, *, machine: str) -> list[WorkerLine]:
         select(
             *columns,
             workers.c.process_started,
+            workers.c.lock_key,
+            workers.c.present_at,
             (now - workers.c.started_at).label("age"),
             counted(LeaseState.HELD),
             counted(LeaseState.RECLAIMING),
@@ -89,12 +95,16 @@ def list_workers(database: Database, *, machine: str) -> list[WorkerLine]:
         for stamp in connection.execute(stamps).mappings():
             values = dict(stamp)
             loops[values.pop("worker_id")].append(LoopLine(**values))
+    present = present_keys(database)
     found = []
     for row in rows:
+        was_present, key = row.pop("present_at") is not None, row.pop("lock_key")
         mark = row.pop("process_started")
         alive = is_alive(ProcessIdentity(row["pid"], mark)) if row["machine"] == machine else None
         if alive is not False or row["held"] or row["reclaiming"]:
-            found.append(WorkerLine(**row, alive=alive, loops=loops[row["id"]]))
+            found.append(
+                WorkerLine(**row, alive=alive, present=key in present if was_present else None, loops=loops[row["id"]])
+            )
     return found
 
 

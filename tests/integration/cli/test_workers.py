@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from poolsql.launchers.processes import identify
+from poolsql.leasing.presence import PRESENCE_CLASS
 from poolsql.leasing.worker import Worker, register, sign_off
 from tests.fixtures.fleets import Desk
 from tests.integration.cli.audits import audited_since, last_audit
@@ -94,3 +95,18 @@ def test_a_name_that_fits_none_or_several(calls: Calls, desk: Desk) -> None:
     assert calls("worker", "drain", uuid4()).refusal.startswith("there is no worker '")
     assert "there is no worker '%'" in calls("worker", "drain", "%").refusal
     assert audited_since(desk, mark) == []
+
+
+def test_whether_workers_are_present_is_listed(calls: Calls, new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(profiles=0)
+    there, lost, never = new_worker(desk), new_worker(desk), new_worker(desk)
+    ids = [there.id, lost.id]
+    desk.execute("UPDATE poolsql.workers SET present_at = clock_timestamp() WHERE id = ANY (:ids)", ids=ids)
+    (row,) = desk.all("SELECT lock_key FROM poolsql.workers WHERE id = :id", id=there.id)
+    with desk.opened() as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", (PRESENCE_CLASS, row.lock_key))
+        told = listed(calls)
+        heading, *rows = calls("worker", "list").table
+    shown = {row[0]: dict(zip(heading, row, strict=True))["PRESENT"] for row in rows}
+    assert [told[str(worker.id)]["present"] for worker in (there, lost, never)] == [True, False, None]
+    assert [shown[str(worker.id)] for worker in (there, lost, never)] == ["yes", "no", "off"]
