@@ -15,9 +15,11 @@ from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
 from poolsql.leasing.line import LINE, PRIORITY_STEP
+from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.worker import Worker
 
-CHECKOUT = Statement.load("poolsql.leasing", "asked", "picked", "granted")
+CHECKOUT = Statement.load("poolsql.leasing", "asked", "from_pool", "picked", "granted")
+CHECKOUT_BY_TAG = Statement.load("poolsql.leasing", "asked", "from_tag", "picked", "granted")
 CLAIM = Statement.load("poolsql.leasing", "claim")
 MISS = Statement.load("poolsql.leasing", "judged", "miss")
 
@@ -115,7 +117,10 @@ def checkout(database: Database, worker: Worker, request: Request) -> Grant | No
         DatabaseUnavailableError: The database could not be reached.
     """
     parameters = request.parameters(worker)
-    return _granted(database, lambda: _lease(database, parameters) or database.run_once(CLAIM, parameters))
+    statement = CHECKOUT
+    if request.tags and (tag := rare_tag(database, request.tags)) is not None:
+        statement, parameters = CHECKOUT_BY_TAG, {**parameters, "rare_tag": tag}
+    return _granted(database, lambda: _lease(database, statement, parameters) or database.run_once(CLAIM, parameters))
 
 
 def checkout_many(database: Database, worker: Worker, request: Request, number: int) -> list[Grant]:
@@ -163,9 +168,9 @@ def _granted(database: Database, ask: Callable[[], Sequence[Row]]) -> Grant | No
     return _grant(rows[0], started) if rows else None
 
 
-def _lease(database: Database, parameters: Mapping[str, Any]) -> Sequence[Row]:
+def _lease(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> Sequence[Row]:
     try:
-        return database.run_once(CHECKOUT, parameters)
+        return database.run_once(statement, parameters)
     except psycopg.errors.UniqueViolation as error:
         # The request has its lease already, or got it from a first try that was still running.
         if not _is_repeated(error):

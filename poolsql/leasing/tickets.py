@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 LEAVE_TICKET = Statement.load("poolsql.leasing", "leave_ticket")
 TEND_TICKETS = Statement.load("poolsql.leasing", "tend_tickets")
-SERVE = Statement.load("poolsql.leasing", "asked", "picked", "served")
+SERVE = Statement.load("poolsql.leasing", "asked", "from_pool", "picked", "served")
 NEXT_FREE = Statement.load("poolsql.leasing", "next_free")
 WITHDRAW = Statement.load("poolsql.leasing", "withdraw")
 

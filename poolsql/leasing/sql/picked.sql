@@ -1,13 +1,10 @@
--- The longest available profile that matches, locked. Follows asked.sql.
+-- The longest available profile that matches, locked. Follows asked.sql and one of from_pool.sql and from_tag.sql.
 --
 -- * What must hold at the moment of locking is a column of the locked row: pool, state, available_at, machine. When
 --   another checkout was faster, Postgres skips the row while it is locked and re-checks its newest version later.
 -- * available_at is NULL while a lease row exists, so a leased profile never passes the comparison.
 -- * A release writes clock_timestamp(), and this compares with statement_timestamp(): a checkout whose snapshot is
 --   older than the release can't see the cooldowns that it set, and does not take that profile.
-picked AS MATERIALIZED (
-    SELECT profiles.id, launchers.name AS launcher
-    FROM poolsql.profiles
     JOIN poolsql.launchers ON launchers.id = profiles.launcher_id
     WHERE profiles.pool_id = (SELECT pool_id FROM asked)
       AND profiles.state = 'active'

@@ -16,9 +16,10 @@ from psycopg import sql
 
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.leasing.checkout import CHECKOUT, CLAIM, Grant
+from poolsql.leasing.checkout import CHECKOUT, CHECKOUT_BY_TAG, CLAIM, Grant
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, EXPIRE_STARTED, FINISH_RECLAIM
 from poolsql.leasing.reports import BROWSER_STARTING, LOOK, RECORD_VISIT, RELEASE, RENEW, Visit
 from tests.fixtures.fleets import Desk
@@ -27,10 +28,13 @@ PROFILES = 100_000
 
 FILL = """
 INSERT INTO poolsql.profiles (pool_id, launcher_id, key, tags, available_at)
-SELECT :pool, launchers.id, 'big-' || number, CASE WHEN number % 2 = 0 THEN '{even}' ELSE '{odd}' END::text[],
+SELECT :pool, launchers.id, 'big-' || number,
+    CASE WHEN number % 1000 = 0 THEN '{even,rare}' WHEN number % 2 = 0 THEN '{even}' ELSE '{odd}' END::text[],
     clock_timestamp() + make_interval(secs => CASE WHEN number % 10 = 0 THEN -number ELSE number END)
 FROM poolsql.launchers, generate_series(1, :profiles) AS number
 WHERE launchers.name = :launcher;
+INSERT INTO poolsql.profile_tags (tag, profile_id)
+SELECT tag, id FROM poolsql.profiles CROSS JOIN unnest(tags) AS tag WHERE pool_id = :pool;
 INSERT INTO poolsql.cooldowns (profile_id, host, until, in_a_row, outcome, set_at)
 SELECT id, 'host-' || id % 200, now() + interval '1 hour', 1, 'blocked', now() FROM poolsql.profiles WHERE id % 3 = 0;
 INSERT INTO poolsql.attempts (
@@ -48,7 +52,7 @@ FROM poolsql.attempts;
 INSERT INTO poolsql.hosts (name) SELECT 'host-' || number FROM generate_series(1, 20000) AS number
 """
 
-BIG = {"profiles", "cooldowns", "attempts", "visits", "hosts"}
+BIG = {"profiles", "profile_tags", "cooldowns", "attempts", "visits", "hosts"}
 """Tables that grow with the fleet or its history: no hot statement may read one from end to end."""
 
 
@@ -146,6 +150,16 @@ def test_a_checkout_reads_a_handful_of_rows_of_100_000(big: Desk, asked: dict[st
     assert plan.read_from_end_to_end & BIG == set()
     assert plan.rows_read("profiles") <= 10
     assert plan.buffers <= 150
+    assert any(node["Node Type"] == "ModifyTable" and node["Actual Rows"] == 1 for node in plan.nodes), "it found one"
+
+
+def test_a_tag_that_few_carry_is_looked_up_by_tag(big: Desk) -> None:
+    request = big.request(tags=("even", "rare"))
+    tag = rare_tag(big.database, request.tags)
+    assert tag == "rare"
+    plan = explain(big.database, CHECKOUT_BY_TAG, {**request.parameters(big.worker), "rare_tag": tag})
+    assert plan.read_from_end_to_end & BIG == set()
+    assert plan.rows_read("profiles") <= 110
     assert any(node["Node Type"] == "ModifyTable" and node["Actual Rows"] == 1 for node in plan.nodes), "it found one"
 
 
