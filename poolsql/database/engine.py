@@ -45,6 +45,7 @@ class Database:
         self.patience = 15.0
         """Seconds for which a lost database is tried again before `DatabaseUnavailableError` surfaces."""
         self.engine = _engine(url, connection_arguments(url, settings), pool_size)
+        self._settings = settings
         self._failed_at = float("-inf")
         self._closed = False
         self._hurried = False
@@ -111,6 +112,18 @@ class Database:
         """
         with self.connect() as connection, transaction_on(connection):
             yield connection
+
+    @contextmanager
+    def direct(self) -> Iterator[Database]:
+        """The same database by its direct address, for what a session must keep; itself where there is no other."""
+        if self.direct_url == self.url:
+            yield self
+            return
+        opened = Database(self.direct_url, self._settings, pool_size=1)
+        try:
+            yield opened
+        finally:
+            opened.close()
 
     def hurry(self) -> None:
         """Lose all patience, also of work that is being tried again just now: this process has to end."""

@@ -29,6 +29,7 @@ class Lock(IntEnum):
 
     UPGRADE = 1
     APPLY = 2
+    HOUSEKEEPING = 3
 
 
 def try_session_lock(connection: Connection, lock: Lock) -> bool:

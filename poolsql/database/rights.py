@@ -16,8 +16,8 @@ from poolsql.errors import BadInputError
 
 FIXED = frozenset({"alembic_version", "outcomes", "schema_information"})
 """Tables that only a migration writes."""
-APPEND_ONLY = frozenset({"attempts", "audit", "misses", "refused_reports", "visits"})
-"""Tables of history."""
+APPEND_ONLY = frozenset({"attempts", "audit", "visits"})
+"""Tables of history that nothing forgets yet."""
 
 _MAINTAIN_SINCE = 170000
 

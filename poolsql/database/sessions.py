@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+from psycopg.rows import scalar_row
 from sqlalchemy.engine import URL
 
 from poolsql.settings import Settings
@@ -27,6 +29,15 @@ def connection_arguments(url: URL, settings: Settings) -> dict[str, Any]:
     }
     wanted = {key: value for key, value in ours.items() if key not in url.query}
     return {**wanted, "options": _session_options(url, settings)}
+
+
+def keeps_its_session(connection: psycopg.Connection[Any]) -> bool:
+    """Whether one server process serves all of a connection: false behind a pooler, where locks would be anybody's.
+
+    A pooler tells its clients a process id of its own making.
+    """
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        return cursor.execute("SELECT pg_backend_pid()").fetchone() == connection.info.backend_pid
 
 
 def _session_options(url: URL, settings: Settings) -> str:

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -28,6 +28,7 @@ from poolsql.fleet.threads import Threads
 from poolsql.scheduling.browser_limit import BrowserLimit, default_most
 from poolsql.scheduling.crew import LOOK_EVERY, Crew
 from poolsql.scheduling.firing import Firing
+from poolsql.scheduling.housekeeping import Housekeeping
 from poolsql.scheduling.loops import Loop, Stamps
 from poolsql.scheduling.preparing import prepare_runs
 from poolsql.scheduling.upkeep import tidy
@@ -35,9 +36,10 @@ from poolsql.scheduling.upkeep import tidy
 log = logging.getLogger(__name__)
 
 FIRE_EVERY = 1.0
-REAP_EVERY = 2.0
+REAP_EVERY = 1.0
 RETIRE_EVERY = 60.0
 TIDY_EVERY = 5.0
+HOUSEKEEPING_EVERY = 5.0
 """Seconds between two rounds of each loop."""
 
 OVERDUE_AFTER = 10.0
@@ -126,12 +128,15 @@ class Daemon:
         )
         stamps = Stamps(database, worker, drain=self._drain)
         machine = self._fleet.settings.machine
+        resources = ExitStack()
+        housekeeping = Housekeeping(resources.enter_context(database.direct()))
         loops = [
             Loop("fire", self._fire, every=FIRE_EVERY, stamps=stamps),
             Loop("prepare", self._prepare, every=FIRE_EVERY, stamps=stamps),
             Loop("reap", self._fleet.reap, every=REAP_EVERY, stamps=stamps),
             Loop("retire", self._fleet.retire_due, every=RETIRE_EVERY, stamps=stamps),
             Loop("tidy", lambda: tidy(database, machine), every=TIDY_EVERY, stamps=stamps),
+            Loop("housekeeping", housekeeping.run_once, every=HOUSEKEEPING_EVERY, stamps=stamps),
         ]
         crew = Crew(self._fleet, limit, threads, stamps=stamps)
         for loop in loops:
@@ -155,6 +160,7 @@ class Daemon:
             work.cancel()
             await asyncio.gather(work, watch, return_exceptions=True)
             await asyncio.to_thread(self._scheduler.shutdown)
+            resources.close()
             threads.close()
         log.info("daemon %s has ended", worker.id)
 

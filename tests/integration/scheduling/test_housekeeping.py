@@ -1,0 +1,170 @@
+"""Upkeep: hot tables with many dead rows are vacuumed, by one daemon at a time, under a lock that is really held."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from poolsql.database.engine import Database
+from poolsql.database.locks import LOCK_CLASS, Lock, try_session_lock, unlock_session
+from poolsql.database.statements import Statement
+from poolsql.errors import DatabaseError
+from poolsql.leasing.checkout import record_miss
+from poolsql.leasing.stickiness import StickyKey, stick
+from poolsql.scheduling import housekeeping
+from poolsql.scheduling.housekeeping import Housekeeping
+from tests.fixtures.conditions import until
+from tests.fixtures.fleets import Desk
+
+pytestmark = pytest.mark.usefixtures("no_leaked_locks")
+
+
+@pytest.fixture
+def dead(new_desk: Callable[..., Desk], database: Database) -> Desk:
+    """A desk whose profiles' table has dead rows, as the server's statistics know."""
+    desk = new_desk(profiles=20)
+    desk.execute("VACUUM poolsql.profiles")
+    for _ in range(3):
+        desk.execute("UPDATE poolsql.profiles SET uses = uses + 1 WHERE pool_id = :pool", pool=desk.pool.id)
+    until(lambda: dead_rows(desk) >= 20)
+    return desk
+
+
+def dead_rows(desk: Desk) -> int:
+    desk.execute("SELECT pg_stat_force_next_flush()")
+    (row,) = desk.all("SELECT pg_stat_get_dead_tuples('poolsql.profiles'::regclass) AS number")
+    return int(row.number)
+
+
+def test_a_table_with_enough_dead_rows_is_vacuumed(dead: Desk) -> None:
+    assert Housekeeping(dead.database).run_once() == [], "not for so few"
+    assert "profiles" in Housekeeping(dead.database, enough_dead=20).run_once()
+    until(lambda: dead_rows(dead) < 20)
+    assert "profiles" not in Housekeeping(dead.database, enough_dead=20).run_once()
+
+
+def test_nobody_else_vacuums_meanwhile(dead: Desk, database: Database) -> None:
+    with database.connect() as other:
+        assert try_session_lock(other, Lock.HOUSEKEEPING)
+        assert Housekeeping(database, enough_dead=20).run_once() == []
+        unlock_session(other, Lock.HOUSEKEEPING)
+    assert "profiles" in Housekeeping(database, enough_dead=20).run_once()
+
+
+def test_the_lock_is_held_during_the_whole_of_it(
+    dead: Desk, database: Database, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    original = housekeeping._vacuum
+
+    def watched(connection: Any, table: str) -> None:
+        seen.append((table, _holders(database)))
+        original(connection, table)
+        seen.append((table, _holders(database)))
+
+    monkeypatch.setattr(housekeeping, "_vacuum", watched)
+    done = Housekeeping(database, enough_dead=20).run_once()
+    assert [table for table, _ in seen] == [table for table in done for _ in range(2)]
+    assert {len(holders) for _, holders in seen} == {1}
+    assert len({holder for _, holders in seen for holder in holders}) == 1, "always the same session"
+    assert _holders(database) == []
+
+
+def test_a_vacuum_that_fails_leaves_no_lock(dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(connection: Any, _: str) -> None:
+        connection.execute(text("VACUUM poolsql.nothing"))
+
+    monkeypatch.setattr(housekeeping, "_vacuum", fails)
+    with pytest.raises(DatabaseError, match="nothing"):
+        Housekeeping(database, enough_dead=20).run_once()
+    until(lambda: _holders(database) == [])
+
+
+def test_without_the_right_it_says_so_once(
+    dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = database.run
+
+    def as_somebody_else(statement: Any, parameters: Any) -> Any:
+        rows = real(statement, parameters)
+        return [row._replace(may=False) for row in rows] if statement is housekeeping.DEAD_ROWS else rows
+
+    monkeypatch.setattr(database, "run", as_somebody_else)
+    keeper = Housekeeping(database, enough_dead=20)
+    with caplog.at_level(logging.WARNING):
+        assert keeper.run_once() == keeper.run_once() == []
+    assert len(caplog.messages) == 1
+    assert "poolsql db grant ROLE" in caplog.text
+
+
+def test_behind_a_pooler_it_takes_no_lock_and_says_how_to_get_around_it(
+    dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(housekeeping, "keeps_its_session", lambda _: False)
+    with caplog.at_level(logging.WARNING):
+        assert Housekeeping(database, enough_dead=20).run_once() == []
+    assert "POOLSQL_DIRECT_DATABASE_URL" in caplog.text
+
+
+def test_what_nobody_needs_is_forgotten_and_the_rest_is_kept(new_desk: Callable[..., Desk], database: Database) -> None:
+    desk, other = new_desk(profiles=2), new_desk(profiles=0)
+    held = desk.granted()
+    for key in ("old", "new"):
+        stick(database, desk.pool.id, StickyKey(key, required=False), held.profile.id)
+    assert other.grant() is None
+    for waits in (desk.wait(wait=60, profile_id=held.profile.id), other.wait(wait=60)):
+        assert waits.try_once() is None
+        waits.stand_in_line()
+    record_miss(database, desk.worker, desk.request(task="old"), waited=0)
+    record_miss(database, desk.worker, desk.request(task="new"), waited=0)
+    desk.expire(gone := desk.granted().lease_id)
+    desk.reaper().run_once()
+    desk.execute("INSERT INTO poolsql.refused_reports (lease_id, kind) VALUES (:id, 'release')", id=gone)
+    for statement in (
+        "UPDATE poolsql.sticky_keys SET used_at = clock_timestamp() - interval '91 days' WHERE key = 'old'",
+        "UPDATE poolsql.misses SET at = clock_timestamp() - interval '31 days' WHERE task = 'old'",
+        "UPDATE poolsql.refused_reports SET at = clock_timestamp() - interval '31 days'",
+        "UPDATE poolsql.workers SET ended_at = clock_timestamp() - interval '31 days'",
+        "UPDATE poolsql.waiters SET gives_up_at = clock_timestamp() - interval '2 minutes' WHERE profile_id IS NULL",
+    ):
+        desk.execute(statement)
+    Housekeeping(database).run_once()
+    assert [row.key for row in desk.all("SELECT key FROM poolsql.sticky_keys")] == ["new"]
+    assert [row.task for row in desk.all("SELECT task FROM poolsql.misses WHERE task IS NOT NULL")] == ["new"]
+    assert desk.all("SELECT FROM poolsql.refused_reports") == []
+    workers = [row.id for row in desk.all("SELECT id FROM poolsql.workers")]
+    assert workers == [desk.worker.id], "it holds a lease"
+    assert [row.worker_id for row in desk.all("SELECT worker_id FROM poolsql.waiters")] == [desk.worker.id]
+
+
+def test_without_the_right_to_forget_history_it_says_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(housekeeping, "MAY_FORGET", Statement("may_forget", "SELECT false AS may"))
+    with caplog.at_level(logging.WARNING):
+        Housekeeping(database).run_once()
+    assert "may not delete old misses" in caplog.text
+
+
+def _holders(database: Database) -> list[int]:
+    query = text(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = :class AND objid = :key "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    with database.connect() as connection:
+        return list(connection.execute(query, {"class": LOCK_CLASS, "key": Lock.HOUSEKEEPING.value}).scalars())
+
+
+@pytest.fixture(autouse=True)
+def _no_vacuum_of_the_servers_own(database: Database) -> Iterator[None]:
+    """Autovacuum would clear the dead rows before the test does."""
+    with database.connect() as connection:
+        connection.execute(text("ALTER TABLE poolsql.profiles SET (autovacuum_enabled = false)"))
+    yield
+    with database.connect() as connection:
+        connection.execute(text("ALTER TABLE poolsql.profiles RESET (autovacuum_enabled)"))
