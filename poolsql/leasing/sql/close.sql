@@ -111,6 +111,8 @@ called AS MATERIALIZED (
         WHERE waiters.pool_id = final.pool_id
           AND waiters.listens
           AND waiters.gives_up_at > final.now
+          -- A try that was lost on its way may have leased meanwhile: its worker will find that.
+          AND NOT EXISTS (SELECT FROM poolsql.leases WHERE leases.request_id = waiters.request_id)
           AND workers.waiting_seen_at > final.now - %(ticket_life)s::interval
           AND profiles.tags @> waiters.tags
           AND NOT profiles.tags && waiters.without_tags
@@ -158,6 +160,8 @@ handed AS (
     FROM called
     -- Not before the lease that ends is gone: a profile has one at most.
     JOIN deleted ON deleted.profile_id = called.profile_id
+    -- Nothing that a waiter does may make somebody else's release fail.
+    ON CONFLICT (request_id) DO NOTHING
     RETURNING request_id, profile_id
 ),
 gone AS (

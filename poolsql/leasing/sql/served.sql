@@ -10,6 +10,7 @@ head AS MATERIALIZED (
       AND waiters.criteria = %(criteria)s::bigint
       AND waiters.machine = %(machine)s::text
       AND waiters.gives_up_at > statement_timestamp()
+      AND NOT EXISTS (SELECT FROM poolsql.leases WHERE leases.request_id = waiters.request_id)
       AND workers.waiting_seen_at > statement_timestamp() - %(ticket_life)s::interval
     ORDER BY waiters.rank, waiters.id
     LIMIT 1

@@ -281,6 +281,25 @@ def test_a_ticket_is_left_once_though_its_answer_was_lost(desk: Desk, faulty: An
     assert [row.request_id for row in lines(desk)] == [wait._request.id]
 
 
+def test_a_request_that_got_its_lease_by_a_lost_try_neither_fails_a_release_nor_loses_it(
+    new_desk: NewDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = new_desk(profiles=2)
+    leased = [desk.granted(), desk.granted()]
+    waits = {"twice": stand(desk, task="twice"), "next": stand(desk, task="next")}
+    # The server gets round to its first try only now.
+    desk.execute("UPDATE poolsql.leases SET request_id = :id WHERE id = :lease",
+        id=waits["twice"]._request.id, lease=leased[1].lease_id)  # fmt: skip
+    desk.release(leased[0])
+    assert [row.task for row in desk.leases() if row.unclaimed] == ["next"]
+    monkeypatch.setattr(tickets, "LOOK_EVERY", 0.05)
+    waits["twice"]._tickets.call(None)
+    assert waits["twice"].stand_in_line().result(timeout=10) is None
+    found = waits["twice"].try_once()
+    assert found is not None
+    assert found.lease_id == leased[1].lease_id
+
+
 # Looking
 
 
