@@ -7,7 +7,7 @@ from uuid import UUID
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.leasing.presence import PRESENCE_CLASS
+from poolsql.leasing.presence import present_keys
 
 ABSENT = Statement.load("poolsql.leasing", "absent")
 
@@ -34,7 +34,8 @@ class Absence:
         Raises:
             DatabaseError: The database failed.
         """
-        missing = [row.worker_id for row in self._database.run(ABSENT, {"class": PRESENCE_CLASS})]
+        present = list(present_keys(self._database))
+        missing = [row.worker_id for row in self._database.run(ABSENT, {"present": present})]
         now = elapsed_clock()
         if now - self._looked_at > LOOK_WITHIN:
             self._missing_since = {}

@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
-from poolsql.database.sessions import connection_arguments
+from poolsql.database.sessions import connection_arguments, keeps_its_session
 from poolsql.database.statements import Statement
 from poolsql.leasing.worker import Worker
 from poolsql.settings import Settings
@@ -88,6 +88,8 @@ class Presence:
 
     def close(self) -> None:
         """End it: the lock is free when this returns, or the database is out of reach."""
+        if self._waker.fileno() == -1:
+            return  # closed before
         self._closed = True
         self._waker.send(b"\0")
         if self._thread.is_alive():
@@ -119,7 +121,7 @@ class Presence:
 
     def _take(self, connection: psycopg.Connection[object]) -> bool:
         """Take the lock and listen; False when this connection can't keep either."""
-        if connection.info.backend_pid != _only(connection, "SELECT pg_backend_pid()"):
+        if not keeps_its_session(connection):
             log.warning(
                 "presence is off: a connection pooler stands between this process and the database, so dead workers "
                 "are found by their ttl only and waiting checkouts look once a second; set "
