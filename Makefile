@@ -4,7 +4,7 @@
 ARGS =
 tools = sh tools/set_up.sh tools
 
-.PHONY: help demo test test-all test-pythons lint types check format docs lock build clean
+.PHONY: help demo test test-all test-pythons lint types bench check format docs lock build clean
 
 help: ## list these targets
 	@awk -F ' ## ' '/^[a-z-]+:.* ## / { sub(/:.*/, "", $$1); printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,11 @@ lint: ## look for mistakes, formatting and imports that go up
 
 types: ## check the types
 	@$(tools)
-	.venv/bin/mypy poolsql tests migrations scheduler.py
+	.venv/bin/mypy poolsql tests migrations benchmarks scheduler.py
+
+bench: ## measure against what you would take instead (ARGS: which, as in ARGS="checkout --json"; all take minutes)
+	@$(tools)
+	.venv/bin/python -m benchmarks $(ARGS)
 
 check: lint types test ## all of lint, types and test
 

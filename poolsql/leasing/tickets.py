@@ -32,7 +32,7 @@ WITHDRAW = Statement.load("poolsql.leasing", "withdraw")
 LOOK_EVERY = 1.0
 """Seconds between two looks for profiles that nobody hands over; also how often tickets are kept good."""
 
-FIRST_LOOKS = (0.003, 0.03)
+FIRST_LOOK = 0.02
 """Seconds after a ticket was left: a release whose snapshot was older than the ticket has handed over to nobody."""
 
 SHORTEST_PAUSE = 0.02
@@ -45,17 +45,13 @@ class Ticket:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.called: Future[None] = Future()
-        self._began = elapsed_clock()
-        self._looks = list(FIRST_LOOKS)
-
-    @property
-    def next_look(self) -> float:
-        """When, on `elapsed_clock`, somebody has to look for it beyond the regular looks."""
-        return self._began + self._looks[0] if self._looks else float("inf")
+        self.first_look = elapsed_clock() + FIRST_LOOK
+        """When, on `elapsed_clock`, somebody has to look for it before the next regular look; infinite: no more."""
 
     def looked(self, at: float) -> None:
         """Somebody looked."""
-        self._looks = [look for look in self._looks if self._began + look > at]
+        if self.first_look <= at:
+            self.first_look = float("inf")
 
     def call(self) -> None:
         """Wake whoever waits; repeating it changes nothing."""
@@ -94,7 +90,7 @@ class Tickets:
         try:
             self._database.run(LEAVE_TICKET, parameters)
         except BaseException:
-            self._forget(ticket)
+            self.forget(ticket)
             raise
         with self._changed:
             if self._thread is None and not self._closed:
@@ -110,7 +106,7 @@ class Tickets:
         Raises:
             DatabaseUnavailableError: The database could not be reached; the ticket goes stale by itself.
         """
-        self._forget(ticket)
+        self.forget(ticket)
         return bool(self._database.run(WITHDRAW, {"request_id": ticket.request.id}))
 
     def call(self, request_id: UUID | None) -> None:
@@ -136,7 +132,8 @@ class Tickets:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _forget(self, ticket: Ticket) -> None:
+    def forget(self, ticket: Ticket) -> None:
+        """Look for it no more: its request has its lease."""
         with self._changed:
             self._tickets.pop(ticket.request.id, None)
 
@@ -160,7 +157,7 @@ class Tickets:
     def _wait_until_due(self) -> bool:
         with self._changed:
             while self._tickets and not self._closed:
-                waiting = [ticket.next_look for ticket in self._tickets.values() if not ticket.called.done()]
+                waiting = [ticket.first_look for ticket in self._tickets.values() if not ticket.called.done()]
                 due = min([self._next_look, *waiting])
                 remaining = due - elapsed_clock()
                 if remaining <= 0:

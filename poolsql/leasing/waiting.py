@@ -75,10 +75,15 @@ class Wait:
             return self._checkout()
         if not ticket.called.done():
             return None
-        # Handed over, or handed over so long ago that it is somebody else's by now.
-        self._tickets.withdraw(ticket)
         self._ticket = None
-        return self._stuck(claim(self._database, self._worker, self._request))
+        try:
+            grant = claim(self._database, self._worker, self._request)
+        finally:
+            self._tickets.forget(ticket)
+        if grant is None:
+            # Handed over so long ago that it is somebody else's by now, or not at all.
+            self._tickets.withdraw(ticket)
+        return self._stuck(grant)
 
     def stand_in_line(self) -> Future[None]:
         """Wait from now on; what is returned is done when `try_once` may have a lease.

@@ -26,7 +26,7 @@ NewDesk = Callable[..., Desk]
 def _only_releases_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking would hide what a release did not do."""
     monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
-    monkeypatch.setattr(tickets, "FIRST_LOOKS", ())
+    monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
 
 
 def stand(desk: Desk, *, wait: float = 60, **asked: Any) -> Wait:
