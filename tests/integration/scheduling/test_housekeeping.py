@@ -24,36 +24,48 @@ from tests.fixtures.fleets import Desk
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
 
+DEAD = 50
+
+
 @pytest.fixture
-def dead(new_desk: Callable[..., Desk], database: Database) -> Desk:
-    """A desk whose profiles' table has dead rows, as the server's statistics know."""
-    desk = new_desk(profiles=20)
-    desk.execute("VACUUM poolsql.profiles")
-    for _ in range(3):
-        desk.execute("UPDATE poolsql.profiles SET uses = uses + 1 WHERE pool_id = :pool", pool=desk.pool.id)
-    until(lambda: dead_rows(desk) >= 20)
+def dead(new_desk: Callable[..., Desk]) -> Desk:
+    """A desk, and dead rows among the tickets, as the server's statistics know."""
+    desk = new_desk(profiles=0)
+    desk.execute("VACUUM poolsql.waiters")
+    with desk.opened() as session:
+        session.execute(
+            "INSERT INTO poolsql.waiters (request_id, pool_id, worker_id, machine, listens, tags, without_tags, "
+            "criteria, rank, arrived_at, gives_up_at) SELECT gen_random_uuid(), 0, gen_random_uuid(), 'm', false, "
+            "'{}', '{}', 0, now(), now(), now() FROM generate_series(1, %s)",
+            (DEAD,),
+        )
+        session.execute("DELETE FROM poolsql.waiters WHERE pool_id = 0")
+        session.commit()
+        # A session tells at its next chance, and at the latest when it ends.
+        session.execute("SELECT pg_stat_force_next_flush()")
+        session.commit()
+    until(lambda: dead_rows(desk) >= DEAD)
     return desk
 
 
 def dead_rows(desk: Desk) -> int:
-    desk.execute("SELECT pg_stat_force_next_flush()")
-    (row,) = desk.all("SELECT pg_stat_get_dead_tuples('poolsql.profiles'::regclass) AS number")
+    (row,) = desk.all("SELECT pg_stat_get_dead_tuples('poolsql.waiters'::regclass) AS number")
     return int(row.number)
 
 
 def test_a_table_with_enough_dead_rows_is_vacuumed(dead: Desk) -> None:
     assert Housekeeping(dead.database).run_once() == [], "not for so few"
-    assert "profiles" in Housekeeping(dead.database, enough_dead=20).run_once()
-    until(lambda: dead_rows(dead) < 20)
-    assert "profiles" not in Housekeeping(dead.database, enough_dead=20).run_once()
+    assert "waiters" in Housekeeping(dead.database, enough_dead=DEAD).run_once()
+    until(lambda: dead_rows(dead) < DEAD)
+    assert "waiters" not in Housekeeping(dead.database, enough_dead=DEAD).run_once()
 
 
 def test_nobody_else_vacuums_meanwhile(dead: Desk, database: Database) -> None:
     with database.connect() as other:
         assert try_session_lock(other, Lock.HOUSEKEEPING)
-        assert Housekeeping(database, enough_dead=20).run_once() == []
+        assert Housekeeping(database, enough_dead=DEAD).run_once() == []
         unlock_session(other, Lock.HOUSEKEEPING)
-    assert "profiles" in Housekeeping(database, enough_dead=20).run_once()
+    assert "waiters" in Housekeeping(database, enough_dead=DEAD).run_once()
 
 
 def test_the_lock_is_held_during_the_whole_of_it(
@@ -68,7 +80,7 @@ def test_the_lock_is_held_during_the_whole_of_it(
         seen.append((table, _holders(database)))
 
     monkeypatch.setattr(housekeeping, "_vacuum", watched)
-    done = Housekeeping(database, enough_dead=20).run_once()
+    done = Housekeeping(database, enough_dead=DEAD).run_once()
     assert [table for table, _ in seen] == [table for table in done for _ in range(2)]
     assert {len(holders) for _, holders in seen} == {1}
     assert len({holder for _, holders in seen for holder in holders}) == 1, "always the same session"
@@ -81,7 +93,7 @@ def test_a_vacuum_that_fails_leaves_no_lock(dead: Desk, database: Database, monk
 
     monkeypatch.setattr(housekeeping, "_vacuum", fails)
     with pytest.raises(DatabaseError, match="nothing"):
-        Housekeeping(database, enough_dead=20).run_once()
+        Housekeeping(database, enough_dead=DEAD).run_once()
     until(lambda: _holders(database) == [])
 
 
@@ -95,7 +107,7 @@ def test_without_the_right_it_says_so_once(
         return [row._replace(may=False) for row in rows] if statement is housekeeping.DEAD_ROWS else rows
 
     monkeypatch.setattr(database, "run", as_somebody_else)
-    keeper = Housekeeping(database, enough_dead=20)
+    keeper = Housekeeping(database, enough_dead=DEAD)
     with caplog.at_level(logging.WARNING):
         assert keeper.run_once() == keeper.run_once() == []
     assert len(caplog.messages) == 1
@@ -107,7 +119,7 @@ def test_behind_a_pooler_it_takes_no_lock_and_says_how_to_get_around_it(
 ) -> None:
     monkeypatch.setattr(housekeeping, "keeps_its_session", lambda _: False)
     with caplog.at_level(logging.WARNING):
-        assert Housekeeping(database, enough_dead=20).run_once() == []
+        assert Housekeeping(database, enough_dead=DEAD).run_once() == []
     assert "POOLSQL_DIRECT_DATABASE_URL" in caplog.text
 
 
@@ -164,7 +176,7 @@ def _holders(database: Database) -> list[int]:
 def _no_vacuum_of_the_servers_own(database: Database) -> Iterator[None]:
     """Autovacuum would clear the dead rows before the test does."""
     with database.connect() as connection:
-        connection.execute(text("ALTER TABLE poolsql.profiles SET (autovacuum_enabled = false)"))
+        connection.execute(text("ALTER TABLE poolsql.waiters SET (autovacuum_enabled = false)"))
     yield
     with database.connect() as connection:
-        connection.execute(text("ALTER TABLE poolsql.profiles RESET (autovacuum_enabled)"))
+        connection.execute(text("ALTER TABLE poolsql.waiters RESET (autovacuum_enabled)"))
