@@ -18,6 +18,7 @@ from poolsql.leasing.checkout import record_miss
 from poolsql.leasing.stickiness import StickyKey, stick
 from poolsql.scheduling import housekeeping
 from poolsql.scheduling.housekeeping import Housekeeping
+from poolsql.scheduling.upkeep import tidy
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
 
@@ -180,3 +181,20 @@ def _no_vacuum_of_the_servers_own(database: Database) -> Iterator[None]:
     yield
     with database.connect() as connection:
         connection.execute(text("ALTER TABLE poolsql.waiters RESET (autovacuum_enabled)"))
+
+
+def test_stamps_of_workers_that_are_forgotten_do_not_stay(new_desk: Callable[..., Desk], database: Database) -> None:
+    ended, alive = new_desk(profiles=0), new_desk(profiles=0, machine="elsewhere")
+    for desk in (ended, alive):
+        desk.execute(
+            "INSERT INTO poolsql.loop_stamps (worker_id, loop, machine, every) VALUES (:id, 'fire', 'm', '1 second')",
+            id=desk.worker.id,
+        )
+    ended.execute(
+        "UPDATE poolsql.workers SET ended_at = clock_timestamp() - interval '31 days' WHERE id = :id",
+        id=ended.worker.id,
+    )
+    Housekeeping(database).run_once()
+    assert ended.all("SELECT FROM poolsql.workers WHERE id = :id", id=ended.worker.id) == []
+    tidy(database, "nobody's")
+    assert [row.worker_id for row in ended.all("SELECT worker_id FROM poolsql.loop_stamps")] == [alive.worker.id]
