@@ -185,6 +185,8 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = None
         self._keeper = None
+        if self._presence is not None:
+            self._presence.forget()
         self._presence = None
         self._tickets = None
         self._open = set()

@@ -34,11 +34,13 @@ class Absence:
         Raises:
             DatabaseError: The database failed.
         """
+        # A look tells of a moment between these two; whatever is judged by it takes the less certain one.
+        asked_at = elapsed_clock()
         present = list(present_keys(self._database))
         missing = [row.worker_id for row in self._database.run(ABSENT, {"present": present})]
         now = elapsed_clock()
         if now - self._looked_at > LOOK_WITHIN:
             self._missing_since = {}
-        self._looked_at = now
+        self._looked_at = asked_at
         self._missing_since = {worker: self._missing_since.get(worker, now) for worker in missing}
-        return [worker for worker, since in self._missing_since.items() if now - since >= self._grace]
+        return [worker for worker, since in self._missing_since.items() if asked_at - since >= self._grace]

@@ -8,7 +8,9 @@ for themselves.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import selectors
 import socket
 import threading
@@ -75,6 +77,7 @@ class Presence:
         self._settled = threading.Event()
         self._listening = False
         self._closed = False
+        self._socket: tuple[int, os.stat_result] | None = None
         self._thread = threading.Thread(target=self._run, name="poolsql-presence", daemon=True)
 
     def start(self) -> None:
@@ -98,12 +101,29 @@ class Presence:
             self._waker.close()
             self._wakes.close()
 
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's connection, which would else outlive the parent in the child.
+
+        It stays open in the parent, and nothing is sent.
+        """
+        if self._socket is None:
+            return
+        number, known = self._socket
+        with contextlib.suppress(OSError):  # closed at the moment of the fork
+            if os.path.samestat(os.fstat(number), known):
+                # Replaced, not closed: libpq believes that the number is its own.
+                nothing = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nothing, number, inheritable=False)
+                os.close(nothing)
+
     def _run(self) -> None:
         pause = FIRST_PAUSE
         while not self._closed:
             connected_at = elapsed_clock()
             try:
                 with psycopg.connect(self._conninfo(), autocommit=True, **self._arguments) as connection:
+                    if hasattr(os, "fork"):  # elsewhere a socket is no file
+                        self._socket = connection.pgconn.socket, os.fstat(connection.pgconn.socket)
                     if not self._take(connection):
                         return
                     self._listen(connection)
@@ -112,6 +132,7 @@ class Presence:
             except Exception:
                 log.exception("presence of worker %s failed unexpectedly, trying again", self._worker.id)
             finally:
+                self._socket = None
                 self._listening = False
                 self._settled.set()
             if elapsed_clock() - connected_at > LONGEST_PAUSE:

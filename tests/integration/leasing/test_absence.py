@@ -15,7 +15,7 @@ from poolsql.database.migration import upgrade
 from poolsql.database.statements import Statement
 from poolsql.leasing import absence
 from poolsql.leasing.absence import GRACE_SECONDS, Absence
-from poolsql.leasing.presence import PRESENCE_CLASS
+from poolsql.leasing.presence import PRESENCE_CLASS, present_keys
 from poolsql.settings import Settings
 from tests.fixtures.clocks import ManualClock
 from tests.fixtures.fleets import Desk
@@ -90,6 +90,56 @@ def test_looks_that_are_far_apart_prove_nothing_about_the_time_between(
     for _ in range(3):
         assert seen.workers() == []
         clock.now += absence.LOOK_WITHIN + GRACE_SECONDS
+
+
+def test_the_time_that_a_look_takes_is_no_time_of_absence(
+    gone: Desk, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Absence(database)
+    assert seen.workers() == []
+    looks(seen, clock, GRACE_SECONDS - 2)
+    asked = present_keys
+
+    def slowly(database: Database) -> set[int]:
+        keys = asked(database)
+        clock.now += 4  # in which the worker may have come back
+        return keys
+
+    with monkeypatch.context() as slow:
+        slow.setattr(absence, "present_keys", slowly)
+        assert seen.workers() == []
+    assert seen.workers() == [gone.worker.id]
+
+
+@pytest.mark.parametrize("browser", [False, True], ids=["without a browser", "with one"])
+def test_what_an_absent_worker_holds_is_taken_back_before_it_expires(
+    new_desk: NewDesk, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, browser: bool
+) -> None:
+    # On another machine, so that its browser is not this reaper's to stop.
+    lost, kept = new_desk(machine="there", ttl=60), new_desk(machine="there", ttl=60)
+    monkeypatch.setattr(absence, "ABSENT", _without_the_servers_age())
+    granted = {desk.worker.id: desk.granted() for desk in (lost, kept)}
+    for desk in (lost, kept):
+        desk.execute("UPDATE poolsql.workers SET present_at = clock_timestamp() WHERE id = :id", id=desk.worker.id)
+        if browser:
+            desk.start_browser(granted[desk.worker.id], machine="there")
+    here = new_desk(profiles=0, machine="here")
+    here.reaper().run_once()  # what the tests before left to expire
+    reaper = here.reaper(dead_workers=Absence(database).workers)
+    with present(kept):
+        for _ in range(int(GRACE_SECONDS)):
+            assert reaper.run_once().expired == 0
+            clock.now += 1
+        assert reaper.run_once().expired == 1
+    lease_id = granted[lost.worker.id].lease_id
+    if browser:
+        row = lost.lease_row(lease_id)
+        assert (row.state, row.reclaim_outcome) == ("reclaiming", "worker_lost")
+    else:
+        assert lost.leases() == []
+        attempt = lost.attempt(lease_id)
+        assert (attempt.outcome, attempt.ended_by) == ("worker_lost", "reaper")
+    assert [row.state for row in kept.leases()] == ["held"]
 
 
 def test_who_never_was_present_is_judged_by_the_ttl_alone(gone: Desk, database: Database, clock: ManualClock) -> None:
