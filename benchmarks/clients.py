@@ -8,6 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+WARM_UP_CYCLES = 20
+"""For connections and prepared statements, before any time is taken."""
+WARM_UP_SECONDS = 5.0
+"""After which warming up ends in any case: a cycle of some contender may take seconds."""
+
 Cycle = Callable[[], object]
 Client = Callable[..., AbstractContextManager[Cycle]]
 
@@ -36,8 +41,11 @@ def cycles_per_second(client: Client, arguments: tuple[Any, ...], *, clients: in
 
 def _run(client: Client, arguments: tuple[Any, ...], ready: Any, counts: Any, seconds: float) -> None:
     with client(*arguments) as cycle:
-        for _ in range(20):
-            cycle()  # connections, prepared statements
+        warm_until = time.perf_counter() + WARM_UP_SECONDS
+        for _ in range(WARM_UP_CYCLES):
+            cycle()
+            if time.perf_counter() > warm_until:
+                break
         ready.wait(timeout=120)
         number = 0
         began = time.perf_counter()

@@ -25,7 +25,7 @@ WARM_UP = 0.3
 """Share of the time whose waits do not count: at first everybody comes at once."""
 
 GOALS = (
-    AtMost("handover_p99", 20.0),
+    AtMost("handover_p99_ms", 20.0),
     AtMost("overtaken_percent", 10.0),
     AtMost("longest_to_mean", 1.5),
 )
@@ -45,12 +45,12 @@ def measure(fleet: Fleet, *, rounds: int, seconds: float, processes: int, thread
     for _ in range(rounds):
         pool = filled_pool(fleet, profiles=PROFILES, busy=0)
         waits = _waits(address(fleet), pool.name, processes=processes, threads=threads, seconds=seconds)
-        for name, value in _judge(waits).items():
+        for name, value in judge(waits).items():
             found[name].append(value)
     return Case(
         name="handover",
         given={"profiles": PROFILES, "waiters": processes * threads, "clients": processes},
-        unit="ms",
+        unit="",
         figures={name: Figures(tuple(values)) for name, values in found.items()},
         limits=GOALS,
     )
@@ -94,7 +94,8 @@ def _process(ready: Any, results: Any, url: str, pool: str, asked: tuple[int, fl
     results.put(waits)
 
 
-def _judge(waits: list[Wait]) -> dict[str, float]:
+def judge(waits: list[Wait]) -> dict[str, float]:
+    """What the waits of a round tell: times in milliseconds, who was overtaken, and how even the waiting was."""
     first, last = min(wait[0] for wait in waits), max(wait[0] for wait in waits)
     since = first + WARM_UP * (last - first)
     by_profile: dict[int, list[Wait]] = defaultdict(list)
@@ -114,8 +115,8 @@ def _judge(waits: list[Wait]) -> dict[str, float]:
     lengths = [served - began for began, served, *_ in counted]
     percentiles = quantiles(handed, n=100)
     return {
-        "handover_p50": percentiles[49],
-        "handover_p99": percentiles[98],
+        "handover_p50_ms": percentiles[49],
+        "handover_p99_ms": percentiles[98],
         "overtaken_percent": 100 * overtaken / len(counted),
         "longest_to_mean": max(lengths) / mean(lengths),
     }

@@ -32,14 +32,15 @@ class Case:
     name: str
     given: Mapping[str, float]
     unit: str
-    """What each figure is: ``per_s`` or ``ms``."""
+    """What each figure is, such as ``per_s``; nothing where the figures' own names tell."""
     figures: Mapping[str, Figures]
     goals: tuple[Goal, ...] = ()
     limits: tuple[AtMost, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """One object for machines."""
-        measured = {f"{name}_{self.unit}": round(found.middle, 3) for name, found in self.figures.items()}
+        end = f"_{self.unit}" if self.unit else ""
+        measured = {f"{name}{end}": round(found.middle, 3) for name, found in self.figures.items()}
         ratios = {f"{goal.of}/{goal.to}": round(self.ratio(goal), 3) for goal in self.goals}
         return {"benchmark": self.name, **self.given, **measured, **({"ratios": ratios} if ratios else {})}
 
@@ -53,7 +54,7 @@ class Case:
         unit = self.unit.replace("per_s", "a second")
         told = [f"{self.name}: {given}"]
         told += [
-            f"  {name:<16} {found.middle:>10,.1f} {unit}  ({found.spread})" for name, found in self.figures.items()
+            f"  {name:<18} {found.middle:>10,.1f} {unit}  ({found.spread})" for name, found in self.figures.items()
         ]
         for goal in self.goals:
             reached = self.ratio(goal)
