@@ -40,13 +40,15 @@ def pgbench(url: str, pool_id: int, said: Mapping[str, Any], *, clients: int, se
     given = database_address(url)
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "cycle.sql"
-        script.write_text(f"{checkout} \\gset got_\n{release};\n", encoding="utf-8")
+        # A checkout that finds nothing sets nothing; then a lease is released that there is none of.
+        script.write_text(f"\\set got_lease_id 0\n{checkout} \\aset got_\n{release};\n", encoding="utf-8")
         done = subprocess.run(  # noqa: S603 - a program of the server's
             [
                 str(_server_programs() / "pgbench"),
                 *("-n", "-M", "prepared", "-f", str(script)),
                 *("-c", str(clients), "-j", str(min(clients, 2)), "-T", str(max(1, round(seconds)))),
                 *(f"--define={name}={value}" for name, value in variables({**asked, **said}).items()),
+                f"--define=got_token={UUID(int=0)}",
                 given.set(drivername="postgresql").render_as_string(hide_password=False),
             ],
             env={"PGOPTIONS": connection_arguments(given, load_settings())["options"]},
