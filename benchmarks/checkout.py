@@ -21,8 +21,8 @@ from poolsql.database.addresses import database_address
 from poolsql.database.sessions import connection_arguments
 from poolsql.errors import NoProfileAvailableError
 from poolsql.leasing.checkout import CHECKOUT, Request
-from poolsql.leasing.line import LINE
-from poolsql.leasing.reports import RELEASE
+from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import RELEASE, LeaseName, release_parameters
 from poolsql.leasing.worker import Worker
 from poolsql.settings import load_settings
 
@@ -40,17 +40,6 @@ GOALS: Mapping[int, tuple[Goal, ...]] = {
 }
 """By the number of profiles, for `CLIENTS`."""
 
-SAID: Mapping[str, Any] = {
-    "outcome": "success",
-    "detail": None,
-    "host": None,
-    "retry_after": None,
-    "stop_rung": None,
-    "hold": True,
-    "pause_because": None,
-    **LINE,
-}
-
 
 def run(fleet: Fleet, *, rounds: int, seconds: float) -> Iterator[Case]:
     """One case for each size of the pool."""
@@ -66,7 +55,7 @@ def measure(fleet: Fleet, *, profiles: int, busy: int, clients: int, rounds: int
     contenders: dict[str, Callable[[], float]] = {
         "poolsql": lambda: cycles_per_second(api, (url, pool.name), clients=clients, seconds=seconds),
         "raw_psycopg": lambda: cycles_per_second(raw, (url, pool.id), clients=clients, seconds=seconds),
-        "pgbench": lambda: pgbench(url, pool.id, SAID, clients=clients, seconds=seconds),
+        "pgbench": lambda: pgbench(url, pool.id, clients=clients, seconds=seconds),
     }
     with ExitStack() as servers:
         if redis_is_here():
@@ -147,7 +136,8 @@ def raw(url: str, pool_id: int) -> Iterator[Cycle]:
             while row is None:
                 cursor.execute(CHECKOUT.query, Request(pool_id=pool_id).parameters(worker))
                 row = cursor.fetchone()
-            cursor.execute(RELEASE.query, {**SAID, "lease_id": row.lease_id, "token": row.token})
+            name = LeaseName(row.lease_id, row.token)
+            cursor.execute(RELEASE.query, release_parameters(name, outcome=Outcome.SUCCESS))
             (_,) = cursor.fetchall()
 
         yield cycle

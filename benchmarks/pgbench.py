@@ -15,7 +15,8 @@ from uuid import UUID, uuid4
 from poolsql.database.addresses import database_address
 from poolsql.database.sessions import connection_arguments
 from poolsql.leasing.checkout import CHECKOUT, Request
-from poolsql.leasing.reports import RELEASE
+from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.reports import RELEASE, LeaseName, release_parameters
 from poolsql.leasing.worker import Worker
 from poolsql.settings import load_settings
 
@@ -25,15 +26,15 @@ NOTHING = "nothing"
 NULL = f"nullif(:{NOTHING}, '{NOTHING}')"
 
 
-def pgbench(url: str, pool_id: int, said: Mapping[str, Any], *, clients: int, seconds: float) -> float:
+def pgbench(url: str, pool_id: int, *, clients: int, seconds: float) -> float:
     """Cycles a second.
 
     Args:
-        said: The release's parameters, without what names the lease.
         seconds: Rounded to whole ones, at least 1, as pgbench wants it.
     """
     worker = Worker(machine="here", pid=1, process_started="", version="", id=uuid4())
     asked = Request(pool_id=pool_id).parameters(worker)
+    said = release_parameters(LeaseName(0, UUID(int=0)), outcome=Outcome.SUCCESS)
     own = {"request_id": "gen_random_uuid()", "lease_id": ":got_lease_id", "token": ":got_token"}
     checkout = as_script(CHECKOUT.query.decode(), asked, own)
     release = as_script(RELEASE.query.decode(), said, own)

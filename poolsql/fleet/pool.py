@@ -134,31 +134,11 @@ class Pool:
         first = borrowing.lease()
         return [first, *(borrowing.lease_many(asked - 1) if asked > 1 else [])]
 
-    def lease(
-        self,
-        *,
-        task: str | None = None,
-        host: str | None = None,
-        tags: Sequence[str] = (),
-        without_tags: Sequence[str] = (),
-        profile_id: int | None = None,
-        prefer: str | None = None,
-        require: str | None = None,
-        priority: int = 0,
-        wait: Duration = 0,
-    ) -> Lease:
-        """`checkout` for a ``with`` block: released at its end, as a success or by the exception as `task_failed`."""
-        return self.checkout(
-            task=task,
-            host=host,
-            tags=tags,
-            without_tags=without_tags,
-            profile_id=profile_id,
-            prefer=prefer,
-            require=require,
-            priority=priority,
-            wait=wait,
-        )
+    lease = checkout
+    """`checkout` as a ``with`` block reads it.
+
+    The lease is released at the block's end: as a success, or as `task_failed` where an exception leaves it.
+    """
 
     def browser(
         self,

@@ -194,9 +194,13 @@ class Runtime:
         self.database.forget()
 
     def _dead(self) -> list[UUID]:
-        holders = holders_on(self.database, self.settings.machine)
-        dead = {holder.id for holder in holders if not is_alive(ProcessIdentity(holder.pid, holder.process_started))}
-        return [*dead, *(worker for worker in self._absence.workers() if worker not in dead)]
+        # On this machine the processes themselves are looked at: one that lives but cannot connect is not gone.
+        here = {
+            holder.id: is_alive(ProcessIdentity(holder.pid, holder.process_started))
+            for holder in holders_on(self.database, self.settings.machine)
+        }
+        dead = [worker for worker, alive in here.items() if not alive]
+        return dead + [worker for worker in self._absence.workers() if worker not in here]
 
 
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()

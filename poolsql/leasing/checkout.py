@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -19,6 +19,7 @@ from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.worker import Worker
 
 CHECKOUT = Statement.load("poolsql.leasing", "asked", "from_pool", "picked", "granted")
+CHECKOUT_NAMED = Statement.load("poolsql.leasing", "asked", "from_profile", "picked", "granted")
 CHECKOUT_BY_TAG = Statement.load("poolsql.leasing", "asked", "from_tag", "picked", "granted")
 CLAIM = Statement.load("poolsql.leasing", "claim")
 MISS = Statement.load("poolsql.leasing", "judged", "miss")
@@ -116,10 +117,7 @@ def checkout(database: Database, worker: Worker, request: Request) -> Grant | No
     Raises:
         DatabaseUnavailableError: The database could not be reached.
     """
-    parameters = request.parameters(worker)
-    statement = CHECKOUT
-    if request.tags and (tag := rare_tag(database, request.tags)) is not None:
-        statement, parameters = CHECKOUT_BY_TAG, {**parameters, "rare_tag": tag}
+    statement, parameters = _fitting(database, worker, request)
     return _granted(database, lambda: _lease(database, statement, parameters) or database.run_once(CLAIM, parameters))
 
 
@@ -129,19 +127,25 @@ def checkout_many(database: Database, worker: Worker, request: Request, number: 
     Raises:
         DatabaseUnavailableError: The database could not be reached.
     """
-    many = [replace(request, id=uuid4()).parameters(worker) for _ in range(number)]
-    started = elapsed_clock()
+    statement, parameters = _fitting(database, worker, request)
+    many = [{**parameters, "request_id": uuid4()} for _ in range(number)]
+    started, tries = elapsed_clock(), 0
+
+    def found() -> list[Row]:
+        return [row for one in many for row in database.run_once(CLAIM, one)]
 
     def once() -> list[Row]:
-        nonlocal started
-        started = elapsed_clock()
+        nonlocal started, tries
+        started, tries = elapsed_clock(), tries + 1
+        # A first try whose answer was lost did all of its work or none, and may have taken all that there was.
+        if tries > 1 and (rows := found()):
+            return rows
         try:
-            return database.run_many_once(CHECKOUT, many)
+            return database.run_many_once(statement, many)
         except psycopg.errors.UniqueViolation as error:
             if not _is_repeated(error):
                 raise
-            # The first try did its work, and all of it: the answer was lost.
-            return [row for one in many for row in database.run_once(CLAIM, one)]
+            return found()  # the first try was still running
 
     return [_grant(row, started) for row in database.repeat(once)]
 
@@ -154,6 +158,16 @@ def claim(database: Database, worker: Worker, request: Request) -> Grant | None:
     """
     parameters = {"request_id": request.id, "worker_id": worker.id}
     return _granted(database, lambda: database.run_once(CLAIM, parameters))
+
+
+def _fitting(database: Database, worker: Worker, request: Request) -> tuple[Statement, dict[str, Any]]:
+    """The statement that need not look through a whole pool for what is asked, and its parameters."""
+    parameters = request.parameters(worker)
+    if request.profile_id is not None:
+        return CHECKOUT_NAMED, parameters
+    if request.tags and (tag := rare_tag(database, request.tags)) is not None:
+        return CHECKOUT_BY_TAG, {**parameters, "rare_tag": tag}
+    return CHECKOUT, parameters
 
 
 def _granted(database: Database, ask: Callable[[], Sequence[Row]]) -> Grant | None:

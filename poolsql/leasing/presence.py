@@ -36,8 +36,9 @@ PRESENCE_CLASS = 0x504F4F4D
 PRESENT = Statement.load("poolsql.leasing", "present")
 
 FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
-"""Seconds before a connection that was lost is made anew; doubled from the first to the longest."""
+LONGEST_PAUSE = 2.0
+"""Seconds before a connection that was lost is made anew; doubled from the first to the longest, which is well within
+the grace after which a missing worker loses its leases (`absence.GRACE_SECONDS`)."""
 
 FIRST_CONNECTION_SECONDS = 2.0
 """How long the first ticket of a worker waits for the connection that will tell it of its lease."""
@@ -48,8 +49,8 @@ CLOSE_SECONDS = 5.0
 CHANNEL = "poolsql_"
 """Followed by the worker's ``lock_key``."""
 
-# Set on the server's side: only those free the lock of a machine that vanished with its network. They are seconds but
-# for the first; the sum is how long a lock outlives its worker's network.
+# Set on the server's side: only those free the lock of a machine that vanished with its network, after 8 s either way:
+# a notification that is not acknowledged for so long, or 4 s of silence and two questions, 2 s apart.
 _SERVER_SIDE = {
     "tcp_user_timeout": "8s",
     "tcp_keepalives_idle": "4",

@@ -165,18 +165,16 @@ def release(
         LeaseLostError: The lease is not live; the report was recorded as refused.
         UnknownLeaseError: There never was such a lease.
     """
-    parameters = {
-        "lease_id": name.lease_id,
-        "token": name.token,
-        "outcome": outcome.value if outcome is not None else None,
-        "detail": cleaned(detail),
-        "host": _kept(host),
-        "retry_after": retry_after,
-        "stop_rung": stop_rung,
-        "hold": hold,
-        "pause_because": cleaned(pause_because),
-        **LINE,
-    }
+    parameters = release_parameters(
+        name,
+        outcome=outcome,
+        detail=detail,
+        host=host,
+        retry_after=retry_after,
+        stop_rung=stop_rung,
+        hold=hold,
+        pause_because=pause_because,
+    )
     tries = 0
 
     def once() -> Sequence[Row]:
@@ -191,6 +189,32 @@ def release(
             return attempt_from(seen)
         refuse(database, worker, name, seen, kind="release", outcome=outcome, detail=detail)
     return attempt_from(rows[0])
+
+
+def release_parameters(
+    name: LeaseName,
+    *,
+    outcome: Outcome | None,
+    detail: str | None = None,
+    host: str | None = None,
+    retry_after: float | None = None,
+    stop_rung: str | None = None,
+    hold: bool = True,
+    pause_because: str | None = None,
+) -> dict[str, Any]:
+    """As release.sql wants it; see `release`."""
+    return {
+        "lease_id": name.lease_id,
+        "token": name.token,
+        "outcome": outcome.value if outcome is not None else None,
+        "detail": cleaned(detail),
+        "host": _kept(host),
+        "retry_after": retry_after,
+        "stop_rung": stop_rung,
+        "hold": hold,
+        "pause_because": cleaned(pause_because),
+        **LINE,
+    }
 
 
 def begin_reclaim(database: Database, name: LeaseName, *, detail: str, patience: float) -> None:

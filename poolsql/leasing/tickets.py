@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 LEAVE_TICKET = Statement.load("poolsql.leasing", "leave_ticket")
 TEND_TICKETS = Statement.load("poolsql.leasing", "tend_tickets")
 SERVE = Statement.load("poolsql.leasing", "asked", "from_pool", "picked", "served")
+SERVE_NAMED = Statement.load("poolsql.leasing", "asked", "from_profile", "picked", "served")
 NEXT_FREE = Statement.load("poolsql.leasing", "next_free")
 WITHDRAW = Statement.load("poolsql.leasing", "withdraw")
 
@@ -184,9 +185,10 @@ class Tickets:
 
     def _serve(self, request: Request) -> None:
         """Lease what is free to those who wait for this, in their order, until nothing is or nobody of ours waits."""
+        statement = SERVE if request.profile_id is None else SERVE_NAMED
         parameters = request.parameters(self._worker, in_line=True)
         while self._waits_for(request.criteria):
-            rows = self._database.run(SERVE, parameters, patience=0)
+            rows = self._database.run(statement, parameters, patience=0)
             if not rows:
                 return
             for row in rows:

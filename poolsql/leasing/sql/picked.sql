@@ -1,4 +1,5 @@
--- The longest available profile that matches, locked. Follows asked.sql and one of from_pool.sql and from_tag.sql.
+-- The longest available profile that matches, locked. Follows asked.sql and one of from_pool.sql, from_profile.sql and
+-- from_tag.sql.
 --
 -- * What must hold at the moment of locking is a column of the locked row: pool, state, available_at, machine. When
 --   another checkout was faster, Postgres skips the row while it is locked and re-checks its newest version later.
@@ -12,10 +13,11 @@
       AND (profiles.machine IS NULL OR profiles.machine = %(machine)s::text)
       AND (launchers.machines IS NULL OR %(machine)s::text = ANY (launchers.machines))
       AND (launchers.breaker_open_until IS NULL OR launchers.breaker_open_until <= statement_timestamp())
-      -- coalesce keeps the planner from re-planning each call for its guess about the tags.
+      -- coalesce keeps the planner from guessing that hardly any profile passes: it would re-plan each call, or read and
+      -- sort the whole pool instead of taking the first from the index.
       AND coalesce(profiles.tags @> %(tags)s::text[], false)
       AND NOT coalesce(profiles.tags && %(without_tags)s::text[], false)
-      AND (%(profile_id)s::bigint IS NULL OR profiles.id = %(profile_id)s::bigint)
+      AND coalesce(profiles.id = %(profile_id)s::bigint, true)
       AND NOT EXISTS (
           SELECT FROM poolsql.cooldowns
           WHERE cooldowns.profile_id = profiles.id

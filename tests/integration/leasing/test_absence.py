@@ -184,15 +184,16 @@ def test_locks_of_other_databases_are_not_ours(
         elsewhere.close()
 
 
-def test_a_fleet_takes_back_what_an_absent_worker_holds_long_before_its_ttl(
-    new_fleet: Callable[..., Fleet], database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("machine", ["there", "here"], ids=["of another machine", "whose process is seen to live"])
+def test_a_fleet_takes_back_what_an_absent_worker_holds_unless_its_process_is_seen_to_live(
+    new_fleet: Callable[..., Fleet], database: Database, monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     clock = ManualClock()
     monkeypatch.setattr(absence, "elapsed_clock", clock)
-    there, here = new_fleet(machine="there"), new_fleet(machine="here")
-    pool = there.define_pool("absent", ttl=60)
+    there, here = new_fleet(machine=machine), new_fleet(machine="here")
+    pool = there.define_pool(f"absent {machine}", ttl=60)
     there.define_launcher("absent")
-    pool.add_profile("absent", launcher="absent")
+    pool.add_profile(f"absent {machine}", launcher="absent")
     lease = pool.checkout()
     presence = there._runtime._presence
     assert presence is not None
@@ -206,8 +207,9 @@ def test_a_fleet_takes_back_what_an_absent_worker_holds_long_before_its_ttl(
     for _ in range(9):
         found |= {attempt.lease_id: attempt.outcome for attempt in here.reap().attempts}
         clock.now += 1
-    assert found[lease.id] == "worker_lost"
-    assert here.pool("absent").status().counts == {"available": 1}
+    lost = machine == "there"
+    assert found.get(lease.id) == ("worker_lost" if lost else None)
+    assert here.pool(pool.name).status().counts == {"available" if lost else "leased": 1}
     lease._keeper.forget(lease)
 
 

@@ -306,8 +306,11 @@ def test_several_are_leased_in_one_round_trip_longest_available_first(new_desk: 
     assert checkout_many(desk.database, desk.worker, desk.request(), 3) == []
 
 
-def test_a_lost_answer_loses_none_of_several(new_desk: Callable[..., Desk], faulty: FaultyDatabase) -> None:
-    desk = new_desk(profiles=4)
+@pytest.mark.parametrize("profiles", [4, 3, 2], ids=["some are left", "none is left", "fewer than asked"])
+def test_a_lost_answer_loses_none_of_several(
+    new_desk: Callable[..., Desk], faulty: FaultyDatabase, profiles: int
+) -> None:
+    desk = new_desk(profiles=profiles)
     faulty.lose_answer_of(CHECKOUT)
     leased = checkout_many(faulty, desk.worker, desk.request(), 3)
     assert [grant.profile.id for grant in leased] == desk.profile_ids[:3]

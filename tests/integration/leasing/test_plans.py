@@ -16,13 +16,13 @@ from psycopg import sql
 
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.leasing.checkout import CHECKOUT, CHECKOUT_BY_TAG, CLAIM, Grant
+from poolsql.leasing.checkout import CHECKOUT, CHECKOUT_BY_TAG, CHECKOUT_NAMED, CLAIM, Grant
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, EXPIRE_STARTED, FINISH_RECLAIM
-from poolsql.leasing.reports import BROWSER_STARTING, LOOK, RECORD_VISIT, RELEASE, RENEW, Visit
-from tests.fixtures.fleets import Desk
+from poolsql.leasing.reports import BROWSER_STARTING, LOOK, RECORD_VISIT, RELEASE, RENEW, Visit, release_parameters
+from tests.fixtures.fleets import Desk, name_of
 
 PROFILES = 100_000
 
@@ -153,6 +153,18 @@ def test_a_checkout_reads_a_handful_of_rows_of_100_000(big: Desk, asked: dict[st
     assert any(node["Node Type"] == "ModifyTable" and node["Actual Rows"] == 1 for node in plan.nodes), "it found one"
 
 
+def test_a_named_profile_is_looked_up_by_its_id(big: Desk) -> None:
+    (named,) = big.all(
+        "SELECT id FROM poolsql.profiles WHERE pool_id = :pool AND available_at < now() "
+        "ORDER BY available_at DESC LIMIT 1",
+        pool=big.pool.id,
+    )
+    plan = explain(big.database, CHECKOUT_NAMED, big.request(profile_id=named.id).parameters(big.worker))
+    assert plan.read_from_end_to_end & BIG == set()
+    assert plan.rows_read("profiles") <= 3
+    assert any(node["Node Type"] == "ModifyTable" and node["Actual Rows"] == 1 for node in plan.nodes), "it found one"
+
+
 def test_a_tag_that_few_carry_is_looked_up_by_tag(big: Desk) -> None:
     request = big.request(tags=("even", "rare"))
     tag = rare_tag(big.database, request.tags)
@@ -186,9 +198,7 @@ def granted(big: Desk) -> Iterator[Grant]:
 def test_a_report_looks_everything_up_by_key(big: Desk, granted: Grant, kind: str, outcome: Outcome) -> None:
     named = {"lease_id": granted.lease_id, "token": granted.token}
     if kind == "release":
-        said = {"outcome": outcome.value, "stop_rung": "term", "hold": True, **LINE}
-        unsaid = dict.fromkeys(("detail", "host", "retry_after", "pause_because"))
-        statement, parameters = RELEASE, {**named, **said, **unsaid}
+        statement, parameters = RELEASE, release_parameters(name_of(granted), outcome=outcome, stop_rung="term")
     else:
         statement, parameters = RECORD_VISIT, {**named, **Visit(outcome=outcome).parameters(), "number": 0}
     plan = explain(big.database, statement, parameters)

@@ -16,7 +16,7 @@ from poolsql.leasing.checkout import CHECKOUT
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import EXPIRE_FREE, EXPIRE_STARTED
-from poolsql.leasing.reports import RELEASE, RENEW, renew
+from poolsql.leasing.reports import RELEASE, RENEW, release_parameters, renew
 from tests.fixtures.fleets import Desk, name_of
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
@@ -93,7 +93,7 @@ def test_many_holders_never_share_a_profile_i1(new_desk: Callable[..., Desk], th
 def test_a_renewal_that_meets_an_unfinished_release_is_refused_i2(desk: Desk, threads: ThreadPoolExecutor) -> None:
     granted = desk.granted()
     with desk.opened() as releasing:
-        releasing.run(RELEASE, _release_parameters(desk, granted.lease_id, Outcome.SUCCESS))
+        releasing.run(RELEASE, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
         renewing = threads.submit(renew, desk.database, desk.worker, [name_of(granted)], patience=5.0)
         desk.wait_until_blocked()
         releasing.commit()
@@ -253,18 +253,3 @@ def test_a_failing_profile_is_never_free_in_between_i4(
     list(threads.map(hammer, range(hammers)))
     assert sorted(granted_to) == sorted(desk.profile_ids)
     assert len(desk.attempts()) == len(desk.profile_ids)
-
-
-def _release_parameters(desk: Desk, lease_id: int, outcome: Outcome) -> dict[str, object]:
-    return {
-        "lease_id": lease_id,
-        "token": desk.lease_row(lease_id).token,
-        "outcome": outcome.value,
-        "detail": None,
-        "host": None,
-        "retry_after": None,
-        "stop_rung": None,
-        "hold": True,
-        "pause_because": None,
-        **LINE,
-    }
