@@ -121,23 +121,23 @@ def api(url: str, pool: str) -> Iterator[Cycle]:
 
 @contextmanager
 def raw(url: str, pool_id: int) -> Iterator[Cycle]:
-    """The same texts and parameters on a plain connection."""
+    """The same texts and parameters on a plain connection, by the quickest cursor that psycopg has."""
     worker = Worker(machine="here", pid=1, process_started="", version="")
     given = database_address(url)
     plain = given.set(drivername="postgresql").render_as_string(hide_password=False)
     arguments = connection_arguments(given, load_settings())
     with (
         psycopg.connect(plain, autocommit=True, **arguments) as connection,
-        connection.cursor(row_factory=namedtuple_row) as cursor,
+        psycopg.RawCursor(connection, row_factory=namedtuple_row) as cursor,
     ):
 
         def cycle() -> None:
             row: Any = None
             while row is None:
-                cursor.execute(CHECKOUT.query, Request(pool_id=pool_id).parameters(worker))
+                cursor.execute(CHECKOUT.numbered, CHECKOUT.in_order(Request(pool_id=pool_id).parameters(worker)))
                 row = cursor.fetchone()
             name = LeaseName(row.lease_id, row.token)
-            cursor.execute(RELEASE.query, release_parameters(name, outcome=Outcome.SUCCESS))
+            cursor.execute(RELEASE.numbered, RELEASE.in_order(release_parameters(name, outcome=Outcome.SUCCESS)))
             (_,) = cursor.fetchall()
 
         yield cycle

@@ -36,8 +36,8 @@ def pgbench(url: str, pool_id: int, *, clients: int, seconds: float) -> float:
     asked = Request(pool_id=pool_id).parameters(worker)
     said = release_parameters(LeaseName(0, UUID(int=0)), outcome=Outcome.SUCCESS)
     own = {"request_id": "gen_random_uuid()", "lease_id": ":got_lease_id", "token": ":got_token"}
-    checkout = as_script(CHECKOUT.query.decode(), asked, own)
-    release = as_script(RELEASE.query.decode(), said, own)
+    checkout = as_script(CHECKOUT.query, asked, own)
+    release = as_script(RELEASE.query, said, own)
     given = database_address(url)
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "cycle.sql"

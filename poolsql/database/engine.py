@@ -30,8 +30,13 @@ checkout rate, and a dead one is noticed and replaced by the statement's own ret
 
 Result = TypeVar("Result")
 
+FAILURES = (psycopg.Error, DBAPIError, PoolTimeoutError)
+"""What the driver and SQLAlchemy raise."""
+
 Row = Any
 """A named tuple with the columns that the statement returns."""
+
+Cursor = psycopg.RawCursor[Row]
 
 
 class Database:
@@ -68,23 +73,37 @@ class Database:
             DatabaseUnavailableError: As `run`.
             DatabaseError: As `run`.
         """
+        began = elapsed_clock()
+        try:
+            return work()
+        except FAILURES as failure:
+            failed: BaseException = failure
+        # Only now: a sixth of a checkout's time would go into the preparation for trying again.
+        left = (self.patience if patience is None else patience) - (elapsed_clock() - began)
         with self._translated():
-            return self._retrying(self.patience if patience is None else patience)(work)
+            return self._retrying(max(0.0, left))(_failed_once(work, failed))
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
-        with self._cursor() as cursor:
-            cursor.execute(statement.query, parameters)
-            return cursor.fetchall() if cursor.description else []
+
+        def execute(cursor: Cursor) -> Sequence[Row]:
+            cursor.execute(statement.numbered, statement.in_order(parameters))
+            # Not `cursor.description`, which makes an object of each column to say the same.
+            return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+
+        return self._on_cursor(execute)
 
     def run_many_once(self, statement: Statement, many: Sequence[Parameters]) -> list[Row]:
         """Run a hot statement for each of the parameters, in one round trip and one transaction; all rows, in order.
 
         The driver's own errors surface; then nothing was done.
         """
-        with self._cursor() as cursor:
-            cursor.executemany(statement.query, many, returning=True)
+
+        def execute(cursor: Cursor) -> list[Row]:
+            cursor.executemany(statement.numbered, map(statement.in_order, many), returning=True)
             return [row for result in cursor.results() for row in result.fetchall()]
+
+        return self._on_cursor(execute)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -141,13 +160,11 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {self.address}>"
 
-    @contextmanager
-    def _cursor(self) -> Iterator[psycopg.Cursor[Row]]:
+    def _on_cursor(self, work: Callable[[Cursor], Result]) -> Result:
         self._refuse_if_closed()
         pooled = self.engine.raw_connection()
         try:
-            with _driver(pooled).cursor(row_factory=namedtuple_row) as cursor:
-                yield cursor
+            return work(psycopg.RawCursor(_driver(pooled), row_factory=namedtuple_row))
         except BaseException as error:
             # Cut off by Ctrl-C, the connection is in the middle of something that nobody will read.
             if not isinstance(error, psycopg.Error) or self._distrusts(error):
@@ -163,7 +180,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (psycopg.Error, DBAPIError, PoolTimeoutError) as error:
+        except FAILURES as error:
             raise translate(error, self.address) from error
 
     def _answering(self) -> Connection:
@@ -242,3 +259,15 @@ def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
 
 def _driver(pooled: PoolProxiedConnection) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", pooled.driver_connection)
+
+
+def _failed_once(work: Callable[[], Result], failed: BaseException) -> Callable[[], Result]:
+    """Work whose first try has failed already, for who counts the tries."""
+    failures = [failed]
+
+    def again() -> Result:
+        if failures:
+            raise failures.pop()
+        return work()
+
+    return again

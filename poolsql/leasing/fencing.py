@@ -92,7 +92,7 @@ def end_unproven(database: Database, lease_id: int, *, who: str, reason: str) ->
         if found is None:
             return None
         finish = {"lease_id": lease_id, "token": found.token, "stop_rung": OPERATORS_WORD, **LINE}
-        ended = connection.exec_driver_sql(FINISH_RECLAIM.query.decode(), finish).one_or_none()
+        ended = connection.exec_driver_sql(FINISH_RECLAIM.query, finish).one_or_none()
         if ended is None:
             return None  # a reaper was faster
         subject = f"lease {lease_id} of profile {found.key}: its browser is stopped"

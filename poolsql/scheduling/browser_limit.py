@@ -117,8 +117,8 @@ class BrowserLimit:
         parameters = {**self._mine, "seats": self._taken}
         try:
             with self._database.transaction() as connection:
-                connection.exec_driver_sql(LOCK_MACHINE.query.decode(), parameters)
-                row = connection.exec_driver_sql(TAKE_SEAT.query.decode(), parameters).one()
+                connection.exec_driver_sql(LOCK_MACHINE.query, parameters)
+                row = connection.exec_driver_sql(TAKE_SEAT.query, parameters).one()
         except DatabaseUnavailableError:
             return None  # whoever takes the seat needs the database too, and says what is wrong with it
         except DatabaseError as error:

@@ -220,7 +220,7 @@ def _look(seen: Absence, clock: ManualClock) -> list[object]:
 
 def _without_the_servers_age() -> Statement:
     """The test's server is younger than a ttl."""
-    query = absence.ABSENT.query.decode()
+    query = absence.ABSENT.query
     line = "AND pg_postmaster_start_time() + leases.ttl < clock_timestamp()"
     assert line in query
     return Statement("absent", query.replace(line, ""))

@@ -5,7 +5,6 @@ The generic plan is what runs: `plan_cache_mode` is forced on every connection o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 from uuid import uuid4
@@ -107,22 +106,14 @@ def _walk(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def explain(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> Plan:
     """Run a statement's generic plan under EXPLAIN ANALYZE; whatever it did is rolled back."""
-    names: list[str] = []
-
-    def number(match: re.Match[str]) -> str:
-        if match[1] not in names:
-            names.append(match[1])
-        return f"${names.index(match[1]) + 1}"
-
-    query = re.sub(r"%\((\w+)\)s", number, statement.query.decode()).replace("%%", "%")
     guarded = sql.Identifier(f"guarded_{uuid4().hex}")
-    values = sql.SQL(", ").join(sql.Literal(parameters[name]) for name in names)
+    values = sql.SQL(", ").join(sql.Literal(value) for value in statement.in_order(parameters))
     pooled = database.engine.raw_connection()
     connection = cast("psycopg.Connection[Any]", pooled.driver_connection)
     try:
         assert connection.execute("SHOW plan_cache_mode").fetchone() == ("force_generic_plan",)
         with connection.transaction(force_rollback=True):
-            connection.execute(sql.SQL("PREPARE {} AS ").format(guarded) + sql.SQL(query))
+            connection.execute(sql.SQL("PREPARE {} AS ").format(guarded) + sql.SQL(statement.numbered.decode()))
             row = connection.execute(
                 sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {} ({})").format(guarded, values)
             ).fetchone()

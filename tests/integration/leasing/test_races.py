@@ -185,7 +185,7 @@ GATE = 7_000_001
 
 def gated(statement: Statement, *, mutate: bool = False) -> Statement:
     """A checkout that stops between its snapshot and its look at the profiles; perhaps with the rule broken."""
-    query = statement.query.decode()
+    query = statement.query
     start = "WITH asked AS MATERIALIZED ("
     assert query.startswith(start)
     gate = f"WITH gate AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({GATE})), asked AS MATERIALIZED ("

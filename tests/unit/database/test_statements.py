@@ -21,10 +21,22 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_files_are_joined_in_order_without_their_comments(package: str) -> None:
     statement = Statement.load(package, "begin", "end")
-    assert statement.query.decode() == "WITH a AS (\n    SELECT 'ü'\n)\nSELECT * FROM a WHERE x %% 3 = %(rest)s"
+    assert statement.query == "WITH a AS (\n    SELECT 'ü'\n)\nSELECT * FROM a WHERE x %% 3 = %(rest)s"
+    assert statement.numbered == "WITH a AS (\n    SELECT 'ü'\n)\nSELECT * FROM a WHERE x % 3 = $1".encode()
     assert repr(statement) == "Statement(begin+end)"
 
 
 def test_a_file_that_is_missing_is_found_out_when_the_module_is_loaded(package: str) -> None:
     with pytest.raises(FileNotFoundError):
         Statement.load(package, "begin", "middle")
+
+
+def test_a_parameter_has_one_number_wherever_it_stands() -> None:
+    statement = Statement("three", "SELECT %(second)s, %(first)s, %(second)s, '%(none)', 7 %% 2")
+    assert statement.numbered == b"SELECT $1, $2, $1, '%(none)', 7 % 2"
+    assert statement.in_order({"first": 1, "second": 2, "another": 3}) == [2, 1]
+
+
+def test_a_parameter_that_is_missing_is_no_null() -> None:
+    with pytest.raises(KeyError, match="asked"):
+        Statement("one", "SELECT %(asked)s").in_order({})
