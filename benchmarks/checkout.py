@@ -22,7 +22,7 @@ from poolsql.database.sessions import connection_arguments
 from poolsql.errors import NoProfileAvailableError
 from poolsql.leasing.checkout import CHECKOUT, Request
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.reports import RELEASE, LeaseName, release_parameters
+from poolsql.leasing.reports import PLAIN_SUCCESS, LeaseName, release_parameters
 from poolsql.leasing.worker import Worker
 from poolsql.settings import load_settings
 
@@ -137,7 +137,9 @@ def raw(url: str, pool_id: int) -> Iterator[Cycle]:
                 cursor.execute(CHECKOUT.numbered, CHECKOUT.in_order(Request(pool_id=pool_id).parameters(worker)))
                 row = cursor.fetchone()
             name = LeaseName(row.lease_id, row.token)
-            cursor.execute(RELEASE.numbered, RELEASE.in_order(release_parameters(name, outcome=Outcome.SUCCESS)))
+            cursor.execute(
+                PLAIN_SUCCESS.numbered, PLAIN_SUCCESS.in_order(release_parameters(name, outcome=Outcome.SUCCESS))
+            )
             (_,) = cursor.fetchall()
 
         yield cycle

@@ -18,8 +18,8 @@ from poolsql import Fleet, Pool
 DIRECTORY = "/tmp"  # noqa: S108 - holds a directory with a random name
 
 FILL = """
-INSERT INTO poolsql.profiles (pool_id, launcher_id, key, available_at)
-SELECT :pool, launchers.id, :name || '-' || number, clock_timestamp() - make_interval(secs => number)
+INSERT INTO poolsql.profiles (pool_id, launcher_id, key, available_at, uses)
+SELECT :pool, launchers.id, :name || '-' || number, clock_timestamp() - make_interval(secs => number), 1000
 FROM poolsql.launchers, generate_series(1, :profiles) AS number
 WHERE launchers.name = 'benchmark'
 """

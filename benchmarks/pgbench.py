@@ -16,7 +16,7 @@ from poolsql.database.addresses import database_address
 from poolsql.database.sessions import connection_arguments
 from poolsql.leasing.checkout import CHECKOUT, Request
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.reports import RELEASE, LeaseName, release_parameters
+from poolsql.leasing.reports import PLAIN_SUCCESS, LeaseName, release_parameters
 from poolsql.leasing.worker import Worker
 from poolsql.settings import load_settings
 
@@ -37,7 +37,7 @@ def pgbench(url: str, pool_id: int, *, clients: int, seconds: float) -> float:
     said = release_parameters(LeaseName(0, UUID(int=0)), outcome=Outcome.SUCCESS)
     own = {"request_id": "gen_random_uuid()", "lease_id": ":got_lease_id", "token": ":got_token"}
     checkout = as_script(CHECKOUT.query, asked, own)
-    release = as_script(RELEASE.query, said, own)
+    release = as_script(PLAIN_SUCCESS.query, said, own)
     given = database_address(url)
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "cycle.sql"

@@ -79,9 +79,9 @@ class Database:
         except FAILURES as failure:
             failed: BaseException = failure
         # Only now: a sixth of a checkout's time would go into the preparation for trying again.
-        left = (self.patience if patience is None else patience) - (elapsed_clock() - began)
+        spent = elapsed_clock() - began
         with self._translated():
-            return self._retrying(max(0.0, left))(_failed_once(work, failed))
+            return self._retrying(self.patience if patience is None else patience, spent)(_failed_once(work, failed))
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
@@ -173,8 +173,8 @@ class Database:
         finally:
             pooled.close()
 
-    def _retrying(self, patience: float) -> Retrying:
-        return retrying(self.address, patience=patience, hurried=lambda: self._hurried)
+    def _retrying(self, patience: float, spent: float = 0.0) -> Retrying:
+        return retrying(self.address, patience=patience, spent=spent, hurried=lambda: self._hurried)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -136,7 +136,9 @@ def _unavailable(cause: BaseException, reason: str) -> str:
     return f"cannot be reached: {reason}; check the address and that the server runs"
 
 
-def retrying(address: str, *, patience: float, hurried: Callable[[], bool] = lambda: False) -> Retrying:
+def retrying(
+    address: str, *, patience: float, spent: float = 0.0, hurried: Callable[[], bool] = lambda: False
+) -> Retrying:
     """Tries for one piece of work that may be repeated: contention fast, lost connections with a growing pause.
 
     The work has to be safe to repeat after a commit whose answer was lost: guarded by a token or a request id.
@@ -145,16 +147,20 @@ def retrying(address: str, *, patience: float, hurried: Callable[[], bool] = lam
         address: Of the database, for the log.
         patience: Seconds after which it is given up. Contention is also given up after `CONTENTION_TRIES`, but
             tried `LEAST_CONTENTION_TRIES` times in any case.
+        spent: Seconds of this patience that are over already.
         hurried: Asked after each try: whether the patience has ended meanwhile.
     """
     fast = wait_random(0.005, 0.05)
     slow = wait_random_exponential(multiplier=0.1, max=2.0)
 
+    def since_start(state: RetryCallState) -> float:
+        return spent + (state.seconds_since_start or 0.0)
+
     def pause(state: RetryCallState) -> float:
         return slow(state) if classify(_error(state)) is Failure.CONNECTION else fast(state)
 
     def give_up(state: RetryCallState) -> bool:
-        late = hurried() or (state.seconds_since_start or 0.0) >= patience
+        late = hurried() or since_start(state) >= patience
         if classify(_error(state)) is Failure.CONNECTION:
             return late
         tries = state.attempt_number
@@ -164,7 +170,7 @@ def retrying(address: str, *, patience: float, hurried: Callable[[], bool] = lam
 
     def tell(state: RetryCallState) -> None:
         nonlocal told
-        if told or (state.seconds_since_start or 0.0) < SILENCE:
+        if told or since_start(state) < SILENCE:
             return
         told = True
         reason = _reason(driver_error(_error(state)) or _error(state))

@@ -22,7 +22,7 @@ HIGHEST_PRIORITY = 100
 LOWEST_PRIORITY = -HIGHEST_PRIORITY
 
 LINE: Mapping[str, Any] = {"ticket_life": TICKET_LIFE, "claim_ttl": CLAIM_TTL}
-"""Parameters of the statements that serve the line: served.sql, and all that end leases (close.sql)."""
+"""Parameters of the statements that serve the line: served.sql, and all that end leases (ended.sql)."""
 
 
 def checked_priority(priority: int) -> int:

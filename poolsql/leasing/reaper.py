@@ -16,14 +16,15 @@ from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
 from poolsql.errors import PoolsqlError
 from poolsql.leasing.line import LINE
+from poolsql.leasing.parts import END
 from poolsql.leasing.reports import Attempt, attempt_from, cleaned
 
 log = logging.getLogger(__name__)
 
-EXPIRE_FREE = Statement.load("poolsql.leasing", "expire_free", "visit_effects", "close")
+EXPIRE_FREE = Statement.load("poolsql.leasing", "expire_free", *END)
 EXPIRE_STARTED = Statement.load("poolsql.leasing", "expire_started")
 CLAIM_RECLAIM = Statement.load("poolsql.leasing", "claim_reclaim")
-FINISH_RECLAIM = Statement.load("poolsql.leasing", "finish_reclaim", "visit_effects", "close")
+FINISH_RECLAIM = Statement.load("poolsql.leasing", "finish_reclaim", *END)
 NOTE_RECLAIM = Statement.load("poolsql.leasing", "note_reclaim")
 
 BATCH = 500

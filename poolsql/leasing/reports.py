@@ -16,14 +16,16 @@ from poolsql.database.statements import Statement
 from poolsql.errors import ConflictError, DatabaseError, LaunchFault, LeaseLostError, UnknownLeaseError
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome, StartVerdict
+from poolsql.leasing.parts import END, VISIT
 from poolsql.leasing.states import EndedBy, LeaseState
 from poolsql.leasing.worker import Worker
 from poolsql.redaction import redact
 from poolsql.text import clean_json, clean_text
 
 RENEW = Statement.load("poolsql.leasing", "renew")
-RECORD_VISIT = Statement.load("poolsql.leasing", "record_visit", "visit_effects", "recorded")
-RELEASE = Statement.load("poolsql.leasing", "release", "visit_effects", "close")
+RECORD_VISIT = Statement.load("poolsql.leasing", "record_visit", *VISIT, "recorded")
+RELEASE = Statement.load("poolsql.leasing", "release", *END)
+PLAIN_SUCCESS = Statement.load("poolsql.leasing", "plain_success", "visited", "forgiven", "ended")
 BEGIN_RECLAIM = Statement.load("poolsql.leasing", "begin_reclaim")
 LOOK = Statement.load("poolsql.leasing", "look")
 REFUSE = Statement.load("poolsql.leasing", "refuse")
@@ -175,12 +177,14 @@ def release(
         hold=hold,
         pause_because=pause_because,
     )
+    may_be_plain = outcome in {None, Outcome.SUCCESS} and retry_after is None and pause_because is None
     tries = 0
 
     def once() -> Sequence[Row]:
         nonlocal tries
         tries += 1
-        return database.run_once(RELEASE, parameters)
+        ended = database.run_once(PLAIN_SUCCESS, parameters) if may_be_plain else ()
+        return ended or database.run_once(RELEASE, parameters)
 
     rows = database.repeat(once, patience=patience)
     if not rows:
@@ -342,7 +346,7 @@ def _visits_of_holder(seen: Row) -> int | None:
 
 
 def attempt_from(row: Row) -> Attempt:
-    """An attempt from the row that close.sql returns."""
+    """An attempt from the row that ended.sql returns."""
     return Attempt(
         lease_id=row.lease_id,
         outcome=Outcome(row.outcome),

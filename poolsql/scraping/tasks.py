@@ -15,6 +15,7 @@ from poolsql.database.statements import Statement
 from poolsql.database.tables import runs, tasks
 from poolsql.leasing.lease import Lease
 from poolsql.leasing.outcomes import Outcome
+from poolsql.leasing.parts import VISIT
 from poolsql.leasing.reports import Visit, cleaned
 from poolsql.scraping.retries import MOST_TRIES, Next
 from poolsql.scraping.states import RunState, TaskState
@@ -24,7 +25,7 @@ _HERE = "poolsql.scraping"
 CLAIM_TASK = Statement.load(_HERE, "claim_task")
 KEEP_CLAIMS = Statement.load(_HERE, "keep_claims")
 ATTACH_LEASE = Statement.load(_HERE, "attach_lease")
-FINISH_TASK = Statement.load("poolsql.leasing", "record_visit", "visit_effects", end=(_HERE, "finish_task"))
+FINISH_TASK = Statement.load("poolsql.leasing", "record_visit", *VISIT, end=(_HERE, "finish_task"))
 PUT_TASK_BACK = Statement.load(_HERE, "put_task_back")
 RETURN_TASKS = Statement.load(_HERE, "return_tasks")
 END_UNSERVABLE = Statement.load(_HERE, "end_unservable")

@@ -1,5 +1,6 @@
 -- End expired leases, and those of workers known to be dead, whose browser was never started: nothing has to be
--- stopped. Among them those that were handed to a waiting checkout that did not answer. One batch; the locks skip what anybody else is changing. Goes on in visit_effects.sql and close.sql.
+-- stopped. Among them those that were handed to a waiting checkout that did not answer. One batch; the locks skip what
+-- anybody else is changing. Goes on as parts.py says (END).
 WITH lease AS MATERIALIZED (
     SELECT leases.*, CASE
         WHEN leases.unclaimed THEN 'not_claimed'

@@ -1,4 +1,4 @@
--- End a reclaiming lease whose browser was proven stopped. Goes on in visit_effects.sql and close.sql.
+-- End a reclaiming lease whose browser was proven stopped. Goes on as parts.py says (END).
 WITH lease AS MATERIALIZED (
     SELECT leases.*, leases.reclaim_outcome AS said
     FROM poolsql.leases

@@ -1,4 +1,4 @@
--- Record one visit inside a live lease; its effects on the host are immediate. Goes on in visit_effects.sql. The
+-- Record one visit inside a live lease; its effects on the host are immediate. Goes on as parts.py says (VISIT). The
 -- number of visits that the holder knows of makes a repeated report of the same visit harmless.
 WITH lease AS MATERIALIZED (
     SELECT leases.*

@@ -1,4 +1,4 @@
--- End a live lease as its holder reports it. Goes on in visit_effects.sql and close.sql. A lease whose browser may
+-- End a live lease as its holder reports it. Goes on as parts.py says (END). A lease whose browser may
 -- still run is not ended here: without a proven stop it becomes reclaiming (begin_reclaim.sql).
 WITH lease AS MATERIALIZED (
     SELECT leases.*, coalesce(

@@ -1,18 +1,5 @@
--- The shared middle of all statements that write visits. Expects visit_now; a visit's effects are those on the host
--- and on the profile × host. They are written before anybody can lease the profile again.
-visited AS (
-    INSERT INTO poolsql.visits (
-        lease_id, profile_id, pool_id, launcher_id, proxy_id, worker_id, task_id, task, host, url, status, outcome,
-        blames, detail, started_at, ended_at, bytes, retry_after, evidence
-    )
-    SELECT visit.lease_id, visit.profile_id, visit.pool_id, profiles.launcher_id, profiles.proxy_id, visit.worker_id,
-        visit.task_id, visit.task, visit.host, visit.url, visit.status, visit.outcome, outcomes.blames, visit.detail,
-        visit.started_at, clock_timestamp(), visit.bytes, visit.retry_after, visit.evidence
-    FROM visit_now AS visit
-    JOIN poolsql.profiles ON profiles.id = visit.profile_id
-    JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
-    RETURNING id, lease_id
-),
+-- What visits do to the host and to the profile × host, unless they are successes (forgiven.sql). Follows visited.sql. It is
+-- written before anybody can lease the profile again.
 host_news AS MATERIALIZED (
     SELECT DISTINCT ON (visit.host) visit.host, visit.outcome, outcomes.host_effect,
         CASE outcomes.host_effect
@@ -106,21 +93,3 @@ cooled AS (
             )
         END)
 ),
--- A success ends what had grown, but never lifts a pause that is still on.
-recovered AS (
-    UPDATE poolsql.hosts
-    SET blocks_in_a_row = 0, limits_in_a_row = 0, errors_in_a_row = 0
-    FROM visit_now AS visit
-    WHERE visit.outcome = 'success'
-      AND hosts.name = visit.host
-      AND hosts.blocks_in_a_row + hosts.limits_in_a_row + hosts.errors_in_a_row > 0
-      AND (hosts.paused_until IS NULL OR hosts.paused_until <= clock_timestamp())
-),
-forgiven AS (
-    DELETE FROM poolsql.cooldowns
-    USING visit_now AS visit
-    WHERE visit.outcome = 'success'
-      AND cooldowns.profile_id = visit.profile_id
-      AND cooldowns.host = visit.host
-      AND cooldowns.until <= clock_timestamp()
-)

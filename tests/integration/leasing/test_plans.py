@@ -20,7 +20,16 @@ from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, EXPIRE_STARTED, FINISH_RECLAIM
-from poolsql.leasing.reports import BROWSER_STARTING, LOOK, RECORD_VISIT, RELEASE, RENEW, Visit, release_parameters
+from poolsql.leasing.reports import (
+    BROWSER_STARTING,
+    LOOK,
+    PLAIN_SUCCESS,
+    RECORD_VISIT,
+    RELEASE,
+    RENEW,
+    Visit,
+    release_parameters,
+)
 from tests.fixtures.fleets import Desk, name_of
 
 PROFILES = 100_000
@@ -185,11 +194,12 @@ def granted(big: Desk) -> Iterator[Grant]:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SUCCESS, Outcome.CAPTCHA, Outcome.RATE_LIMITED, Outcome.PROXY_FAILED])
-@pytest.mark.parametrize("kind", ["release", "visit"])
+@pytest.mark.parametrize("kind", ["plain success", "release", "visit"])
 def test_a_report_looks_everything_up_by_key(big: Desk, granted: Grant, kind: str, outcome: Outcome) -> None:
     named = {"lease_id": granted.lease_id, "token": granted.token}
-    if kind == "release":
-        statement, parameters = RELEASE, release_parameters(name_of(granted), outcome=outcome, stop_rung="term")
+    if kind != "visit":
+        statement = RELEASE if kind == "release" else PLAIN_SUCCESS
+        parameters = release_parameters(name_of(granted), outcome=outcome, stop_rung="term")
     else:
         statement, parameters = RECORD_VISIT, {**named, **Visit(outcome=outcome).parameters(), "number": 0}
     plan = explain(big.database, statement, parameters)
