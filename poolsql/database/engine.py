@@ -42,7 +42,7 @@ Cursor = psycopg.RawCursor[Row]
 class Database:
     """A pool of AUTOCOMMIT connections, with time-outs on every one; what fails is tried again by its `Failure`."""
 
-    def __init__(self, url: URL, settings: Settings, *, direct_url: URL | None = None, pool_size: int = 5) -> None:
+    def __init__(self, url: URL, settings: Settings, *, direct_url: URL | None = None, pool_size: int = 10) -> None:
         self.url = url
         self.direct_url = direct_url or url
         """The address of the server itself, for what a session must keep: locks and LISTEN."""
@@ -245,8 +245,9 @@ def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
         url,
         isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
-        # Enough for the threads of async callers, each of which holds one for one statement.
-        max_overflow=50,
+        # One beyond the size of the pool is closed when it comes back, and making it costs as much as a dozen
+        # statements: many threads are served sooner by a few connections, each of which is busy for one statement.
+        max_overflow=10,
         pool_timeout=10,
         pool_use_lifo=True,
         # In AUTOCOMMIT nothing is open when a connection comes back; one of which that is not true is not kept.

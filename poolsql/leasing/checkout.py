@@ -109,16 +109,34 @@ class Miss:
     next_free_at: datetime | None
 
 
-def checkout(database: Database, worker: Worker, request: Request) -> Grant | None:
+def checkout(database: Database, worker: Worker, request: Request, *, has_none: bool = False) -> Grant | None:
     """Lease the longest available profile that matches, or return None; whoever waits for the same comes first.
 
     An answer that was lost does not lose the lease: the repeated request finds the lease that the first one made.
+
+    Args:
+        has_none: The request is known to have no lease yet, so that there is none to look for.
 
     Raises:
         DatabaseUnavailableError: The database could not be reached.
     """
     statement, parameters = _fitting(database, worker, request)
-    return _granted(database, lambda: _lease(database, statement, parameters) or database.run_once(CLAIM, parameters))
+    tries = 0
+
+    def once() -> Sequence[Row]:
+        nonlocal tries
+        tries += 1
+        try:
+            rows = database.run_once(statement, parameters)
+        except psycopg.errors.UniqueViolation as error:
+            # The request has its lease already, or got it from a first try that was still running.
+            if not _is_repeated(error):
+                raise
+            return database.run_once(CLAIM, parameters)
+        # Nothing is free, perhaps because a first try, whose answer was lost, has leased it.
+        return rows if rows or (has_none and tries == 1) else database.run_once(CLAIM, parameters)
+
+    return _granted(database, once)
 
 
 def checkout_many(database: Database, worker: Worker, request: Request, number: int) -> list[Grant]:
@@ -180,16 +198,6 @@ def _granted(database: Database, ask: Callable[[], Sequence[Row]]) -> Grant | No
 
     rows = database.repeat(once)
     return _grant(rows[0], started) if rows else None
-
-
-def _lease(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> Sequence[Row]:
-    try:
-        return database.run_once(statement, parameters)
-    except psycopg.errors.UniqueViolation as error:
-        # The request has its lease already, or got it from a first try that was still running.
-        if not _is_repeated(error):
-            raise
-        return ()
 
 
 def _is_repeated(error: psycopg.errors.UniqueViolation) -> bool:

@@ -80,9 +80,9 @@ class Wait:
             grant = claim(self._database, self._worker, self._request)
         finally:
             self._tickets.forget(ticket)
-        if grant is None:
-            # Handed over so long ago that it is somebody else's by now, or not at all.
-            self._tickets.withdraw(ticket)
+        # Else handed over so long ago that it is somebody else's by now, or not at all; or only at this very moment.
+        if grant is None and not self._tickets.withdraw(ticket):
+            grant = claim(self._database, self._worker, self._request)
         return self._stuck(grant)
 
     def stand_in_line(self) -> Future[None]:
@@ -134,10 +134,10 @@ class Wait:
             elif profile_id is not None:
                 # With an id of its own: a request has one lease at most.
                 preferring = replace(self._request, profile_id=profile_id, id=uuid4())
-                preferred = checkout(self._database, self._worker, preferring)
+                preferred = checkout(self._database, self._worker, preferring, has_none=True)
                 if preferred is not None:
                     return self._stuck(preferred)
-        return self._stuck(checkout(self._database, self._worker, self._request))
+        return self._stuck(checkout(self._database, self._worker, self._request, has_none=True))
 
     def _stuck(self, grant: Grant | None) -> Grant | None:
         """Keep the key with the profile that serves it; give one back that a concurrent checkout's choice excludes."""

@@ -10,12 +10,12 @@ import pytest
 
 from poolsql.database.engine import Database
 from poolsql.leasing import line, tickets
-from poolsql.leasing.checkout import Grant
+from poolsql.leasing.checkout import CLAIM, Grant
 from poolsql.leasing.line import HIGHEST_PRIORITY
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.waiting import Wait
 from tests.fixtures.conditions import until
-from tests.fixtures.fleets import Desk
+from tests.fixtures.fleets import Desk, FaultyDatabase
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
@@ -269,6 +269,23 @@ def test_a_lease_that_was_handed_over_at_the_last_moment_is_not_lost(desk: Desk)
     granted = wait.leave_line()
     assert granted is not None
     assert [row.id for row in desk.leases()] == [granted.lease_id]
+
+
+def test_a_lease_that_was_handed_over_while_its_ticket_is_given_up_is_taken(desk: Desk, faulty: FaultyDatabase) -> None:
+    leased = desk.granted()
+    desk.database = faulty
+    waiting = stand(desk)
+    waiting._tickets.call(waiting._request.id)  # for nothing
+
+    def too_early(_: object) -> list[Any]:
+        desk.release(leased)
+        return []
+
+    faulty.instead_of_next(CLAIM, too_early)
+    granted = waiting.try_once()
+    (row,) = desk.leases()
+    assert granted is not None
+    assert (row.id, row.unclaimed) == (granted.lease_id, False)
 
 
 def test_a_ticket_is_left_once_though_its_answer_was_lost(desk: Desk, faulty: Any) -> None:
