@@ -19,7 +19,6 @@ from poolsql.errors import (
     LaunchFailedError,
     LaunchFault,
     LeaseLostError,
-    NoProfileAvailableError,
     PoolsqlError,
 )
 from poolsql.fleet.browsers import Browsers, RunningBrowser
@@ -77,9 +76,7 @@ class Borrowing:
         except BaseException:
             self.abandon()
             raise
-        if lease is None:
-            raise self.give_up()
-        return lease
+        return lease or self.last_try()
 
     def lease_many(self, number: int) -> list[Lease]:
         """Lease what is free now, up to a number."""
@@ -116,13 +113,18 @@ class Borrowing:
         except PoolsqlError as error:
             log.warning("a wait that was cut off goes stale by itself: %s", error)
 
-    def give_up(self) -> NoProfileAvailableError:
-        """Record the miss, and return the error that tells why."""
-        return self._wait.give_up()
+    def last_try(self) -> Lease:
+        """Make sure that there was nothing to lease, when the time is up.
+
+        Raises:
+            NoProfileAvailableError: There was nothing; the miss is recorded.
+        """
+        return self._held(self._wait.last_try())
 
     def _lease(self, grant: Grant | None) -> Lease | None:
-        if grant is None:
-            return None
+        return self._held(grant) if grant is not None else None
+
+    def _held(self, grant: Grant) -> Lease:
         runtime = self.runtime
         return Lease(runtime.database, runtime.worker, runtime.keeper, grant, host=self._request.host)
 

@@ -218,7 +218,7 @@ class Borrowed:
             await self._threads.run(borrowing.abandon)
             raise
         if lease is None:
-            raise await self._threads.run(borrowing.give_up)
+            lease = await self._threads.run(borrowing.last_try, undo=_release_cancelled)
         return lease
 
     def _enter_once(self) -> None:

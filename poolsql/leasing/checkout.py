@@ -204,9 +204,13 @@ def _is_repeated(error: psycopg.errors.UniqueViolation) -> bool:
     return error.diag.constraint_name == "leases_request_id_key"
 
 
-def record_miss(database: Database, worker: Worker, request: Request, *, waited: float) -> Miss:
-    """Count why the request got nothing after `waited` seconds, and write the miss down."""
-    row = database.run(MISS, {**request.parameters(worker), "waited": waited})[0]
+def record_miss(database: Database, worker: Worker, request: Request, *, waited: float, last_try: bool = True) -> Miss:
+    """Count why the request got nothing after `waited` seconds, and write the miss down.
+
+    Args:
+        last_try: False: it is not written down when a profile is available now.
+    """
+    row = database.run(MISS, {**request.parameters(worker), "waited": waited, "last_try": last_try})[0]
     return Miss(counts=row.counts, next_free_at=row.next_free_at)
 
 

@@ -15,12 +15,15 @@ from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.durations import Duration, format_duration, parse_duration
 from poolsql.errors import NoProfileAvailableError
-from poolsql.leasing.checkout import Grant, Request, checkout, claim, record_miss
+from poolsql.leasing.checkout import Grant, Miss, Request, checkout, claim, record_miss
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import LeaseName, release
 from poolsql.leasing.stickiness import StickyKey, stick, sticky_profile
 from poolsql.leasing.tickets import Ticket, Tickets
 from poolsql.leasing.worker import Worker
+
+TRIES_AFTER = 2
+"""How often it is tried again when a checkout found nothing and a profile is available all the same."""
 
 
 class Wait:
@@ -61,7 +64,11 @@ class Wait:
     @property
     def left(self) -> float:
         """Seconds until the time is up; 0 when it is."""
-        return max(0.0, self._seconds - (elapsed_clock() - self._began))
+        return max(0.0, self._seconds - self._waited)
+
+    @property
+    def _waited(self) -> float:
+        return elapsed_clock() - self._began
 
     def try_once(self) -> Grant | None:
         """Try to lease a profile now, or, once it stands in the line, take what was handed over.
@@ -95,7 +102,7 @@ class Wait:
             self._ticket = self._tickets.leave(
                 self._request,
                 seconds=self.left,
-                waited=elapsed_clock() - self._began,
+                waited=self._waited,
                 listens=self._listens(),
             )
         return self._ticket.called
@@ -111,16 +118,41 @@ class Wait:
             return None
         return self._stuck(claim(self._database, self._worker, self._request))
 
+    def last_try(self) -> Grant:
+        """Make sure that there was nothing to lease, after `try_once` or `leave_line` found nothing.
+
+        A checkout can only lease what was free when it began. Others may take all of that while they give the same
+        number back, so that it finds nothing though there always was something. A miss is one when at some moment no
+        profile was available, or when a few tries in a row failed: somebody who waits for the same comes first.
+
+        Raises:
+            NoProfileAvailableError: There was nothing; the miss is recorded.
+            ProfileRetiredError: As `try_once`.
+            DatabaseUnavailableError: The database could not be reached.
+        """
+        for _ in range(TRIES_AFTER):
+            miss = self._miss(last_try=False)
+            if "available" not in miss.counts:
+                raise self._error(miss)
+            grant = self._checkout()
+            if grant is not None:
+                return grant
+        raise self.give_up()
+
     def give_up(self) -> NoProfileAvailableError:
         """Record the miss, and return the error that tells why and when the next profile is expected."""
-        waited = elapsed_clock() - self._began
-        miss = record_miss(self._database, self._worker, self._request, waited=waited)
+        return self._error(self._miss(last_try=True))
+
+    def _miss(self, *, last_try: bool) -> Miss:
+        return record_miss(self._database, self._worker, self._request, waited=self._waited, last_try=last_try)
+
+    def _error(self, miss: Miss) -> NoProfileAvailableError:
         counted = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in sorted(miss.counts.items()))
         free = _when(miss.next_free_at)
         return NoProfileAvailableError(
             f"pool {self._pool!r}: no profile available"
             + (f" for {self._request.host}" if self._request.host else "")
-            + (f" after {format_duration(waited)}" if self._seconds else "")
+            + (f" after {format_duration(self._waited)}" if self._seconds else "")
             + f" ({counted or 'the pool is empty'}){free}",
             next_free_at=miss.next_free_at,
             counts=miss.counts,

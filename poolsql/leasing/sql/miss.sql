@@ -1,5 +1,5 @@
--- A checkout got nothing: count why, say when the next profile is expected, and record the miss. Follows
--- judged.sql.
+-- A checkout got nothing: count why, say when the next profile is expected, and record the miss; unless it is no miss
+-- because a profile is available now, and another try is left. Follows judged.sql.
 summed AS MATERIALIZED (
     SELECT
         coalesce((
@@ -15,5 +15,6 @@ missed AS (
     SELECT %(pool_id)s, %(worker_id)s, %(task)s, %(host)s, %(tags)s::text[],
         %(without_tags)s::text[], make_interval(secs => %(waited)s::float8), summed.counts, summed.next_free_at
     FROM summed
+    WHERE %(last_try)s::bool OR NOT summed.counts ? 'available'
 )
 SELECT counts, next_free_at FROM summed

@@ -117,7 +117,7 @@ def test_nothing_that_may_take_time_blocks_the_loop(
 ) -> None:
     ticking = Ticking()
     slow: list[tuple[type, str]] = [
-        *((Borrowing, name) for name in ("try_once", "give_up")),
+        *((Borrowing, name) for name in ("try_once", "last_try")),
         *((browsers.Browsers, name) for name in ("start",)),
         *((BorrowedBrowser, name) for name in ("stop", "give_back")),
         *((Lease, name) for name in ("browser_starting", "browser_started", "release")),

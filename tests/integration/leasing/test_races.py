@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from poolsql import Fleet
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.errors import LeaseLostError
+from poolsql.errors import LeaseLostError, NoProfileAvailableError
+from poolsql.leasing import checkout
 from poolsql.leasing.checkout import CHECKOUT
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
@@ -85,6 +87,47 @@ def test_many_holders_never_share_a_profile_i1(new_desk: Callable[..., Desk], th
     assert len(attempts) == 240
     assert max(Counter(attempt.lease_id for attempt in attempts).values()) == 1, "one attempt a lease"
     assert desk.leases() == []
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["the statement", "the public door"])
+def test_a_checkout_that_loses_all_it_saw_to_others_tries_again_while_profiles_are_free(
+    new_desk: Callable[..., Desk],
+    new_fleet: Callable[..., Fleet],
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    public: bool,
+) -> None:
+    """Each profile is leased and given back between its snapshot and its look: never more than one is away."""
+    desk = new_desk(profiles=3)
+    fleet = new_fleet(machine="here")
+    monkeypatch.setattr(fleet._runtime, "reap_if_due", lambda: False)
+    take = fleet.pool(desk.pool.name).checkout if public else desk.wait().try_once
+    with desk.opened() as gatekeeper:
+        gatekeeper.execute(f"SELECT pg_advisory_xact_lock({GATE})")
+        with monkeypatch.context() as doctored:
+            doctored.setattr(checkout, "CHECKOUT", gated(CHECKOUT))
+            late = threads.submit(take)
+            desk.wait_until_blocked()
+        for profile_id in desk.profile_ids:
+            desk.release(desk.granted(profile_id=profile_id))
+        gatekeeper.commit()
+        got = late.result(timeout=10)
+    assert (got is not None) is public, "the statement alone can't have it"
+    assert len(desk.leases()) == (1 if public else 0)
+    assert desk.all("SELECT FROM poolsql.misses WHERE pool_id = :pool", pool=desk.pool.id) == [], "it was none"
+
+
+def test_a_miss_is_told_when_tries_in_a_row_fail_though_a_profile_is_free(new_desk: Callable[..., Desk]) -> None:
+    desk, other = new_desk(), new_desk(profiles=0)
+    with other.opened() as operating:
+        operating.execute("SELECT FROM poolsql.profiles WHERE id = %s FOR UPDATE", [desk.only])
+        wait = desk.wait()
+        assert wait.try_once() is None
+        with pytest.raises(NoProfileAvailableError, match=r"\(1 available\)"):
+            wait.last_try()
+    assert [row.counts for row in desk.all("SELECT counts FROM poolsql.misses WHERE pool_id = :pool", pool=desk.pool.id)
+            ] == [{"available": 1}]  # fmt: skip
+    assert desk.grant() is not None
 
 
 # I2: a row lock decides who was first, and the other one looks again
