@@ -10,12 +10,12 @@ import pytest
 
 from poolsql.database.engine import Database
 from poolsql.leasing import line, tickets
-from poolsql.leasing.checkout import CLAIM, Grant
+from poolsql.leasing.checkout import CLAIM
 from poolsql.leasing.line import HIGHEST_PRIORITY
 from poolsql.leasing.outcomes import Outcome
-from poolsql.leasing.waiting import Wait
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk, FaultyDatabase
+from tests.integration.leasing.lines import free_unannounced, lines, served, stand
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
@@ -27,27 +27,6 @@ def _only_releases_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking would hide what a release did not do."""
     monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
     monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
-
-
-def stand(desk: Desk, *, wait: float = 60, **asked: Any) -> Wait:
-    """A checkout that waits in the line, as one whose worker is told at once."""
-    made = desk.wait(wait=wait, **asked)
-    assert made.try_once() is None
-    made.stand_in_line()
-    return made
-
-
-def served(waits: dict[str, Wait]) -> dict[str, Grant]:
-    """Those that were handed a lease, by their names."""
-    for wait in waits.values():
-        wait._tickets.call(wait._request.id)  # as the presence connection does, to everybody
-    granted = {name: wait.try_once() for name, wait in waits.items()}
-    return {name: grant for name, grant in granted.items() if grant is not None}
-
-
-def lines(desk: Desk) -> list[Any]:
-    """The tickets of a pool by rank."""
-    return desk.all("SELECT * FROM poolsql.waiters WHERE pool_id = :pool ORDER BY rank, id", pool=desk.pool.id)
 
 
 def test_a_release_hands_its_profile_to_who_came_first(desk: Desk) -> None:
@@ -166,9 +145,7 @@ def test_newcomers_queue_behind_those_who_want_the_same(new_desk: NewDesk) -> No
     desk = new_desk()
     leased = desk.granted(host=desk.host)
     stand(desk, host=desk.host)
-    # It comes back without a hand-over, as after a cooldown.
-    desk.execute("DELETE FROM poolsql.leases WHERE id = :id", id=leased.lease_id)
-    desk.execute("UPDATE poolsql.profiles SET available_at = clock_timestamp() WHERE id = :id", id=desk.only)
+    free_unannounced(desk, leased)
     assert desk.grant(host=desk.host) is None
     assert desk.grant(host=desk.host, priority=-3) is None
     assert desk.grant(host=desk.host, priority=1) is not None, "its arrival is counted from earlier on"
@@ -180,8 +157,7 @@ def test_who_wants_something_else_is_not_kept_waiting(new_desk: NewDesk, asked: 
     desk.add_profiles(1, tags=["de"])
     leased = desk.granted()
     stand(desk)
-    desk.execute("DELETE FROM poolsql.leases WHERE id = :id", id=leased.lease_id)
-    desk.execute("UPDATE poolsql.profiles SET available_at = clock_timestamp() WHERE id = :id", id=desk.only)
+    free_unannounced(desk, leased)
     assert desk.grant(**asked) is not None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,9 +13,9 @@ from poolsql import Fleet
 from poolsql.errors import BadInputError, ProfileRetiredError
 from poolsql.leasing.checkout import Grant
 from poolsql.leasing.line import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from poolsql.leasing.stickiness import StickyKey, stick
+from poolsql.leasing.stickiness import STICK, StickyKey, stick
 from tests.fixtures.conditions import until
-from tests.fixtures.fleets import Desk
+from tests.fixtures.fleets import Desk, Opened
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
@@ -114,6 +116,49 @@ def test_of_two_that_require_a_new_key_at_once_one_waits_for_the_others_profile(
     granted = slower.try_once()
     assert granted is not None
     assert granted.profile.id == first.profile.id
+
+
+@pytest.mark.parametrize("end", [Opened.commit, Opened.roll_back], ids=["it passes", "it fails"])
+def test_of_two_sessions_that_require_a_new_key_the_second_takes_the_firsts_choice(
+    new_desk: NewDesk, threads: ThreadPoolExecutor, end: Callable[[Opened], None]
+) -> None:
+    desk = new_desk(profiles=2)
+    asked = {"pool_id": desk.pool.id, "key": "sku-1", "required": True}
+    one, other = desk.profile_ids
+    with desk.opened() as first:
+        (row,) = first.run(STICK, {**asked, "profile_id": one})
+        assert row.profile_id == one
+        second = threads.submit(stick, desk.database, desk.pool.id, StickyKey("sku-1", required=True), other)
+        desk.wait_until_blocked()
+        end(first)
+        kept = one if end is Opened.commit else other
+        assert second.result(timeout=10) == kept
+    assert got(desk, require="sku-1").profile.id == kept
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_sessions_that_ask_with_one_new_key_at_once_share_its_profile_or_agree_on_the_last(
+    new_desk: NewDesk, threads: ThreadPoolExecutor, kind: str
+) -> None:
+    desk = new_desk(profiles=6)
+    ready = threading.Barrier(6)
+
+    def ask(_: int) -> Grant | None:
+        ready.wait(timeout=10)
+        keys: dict[str, Any] = {kind: "sku-1"}
+        return desk.wait(**keys).try_once()
+
+    granted = [grant for grant in threads.map(ask, range(6)) if grant is not None]
+    (kept,) = desk.all("SELECT profile_id FROM poolsql.sticky_keys WHERE pool_id = :pool", pool=desk.pool.id)
+    profiles = [grant.profile.id for grant in granted]
+    assert len(profiles) == len(set(profiles)), "one lease a profile"
+    if kind == "require":
+        assert profiles == [kept.profile_id], "only that one will do"
+    else:
+        assert len(profiles) == 6
+        assert kept.profile_id in profiles
+    # What was given back is free again.
+    assert sorted(row.profile_id for row in desk.leases()) == sorted(profiles)
 
 
 @pytest.fixture
