@@ -116,3 +116,4 @@ def test_draining_gives_up_in_time_and_leaves_the_pool_paused(calls: Calls, desk
     (told,) = calls("pool", "status", name, "--json").json
     assert told["paused_at"] is not None
     assert calls("pool", "drain", name, "--wait", "soon").refusal.startswith("--wait: 'soon' is not a duration")
+    assert calls("pool", "drain", name, "--wait", "-1s").refusal.startswith("--wait: ")

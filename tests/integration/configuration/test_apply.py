@@ -12,6 +12,7 @@ from poolsql.database.locks import Lock, wait_for_transaction_lock
 from poolsql.errors import DatabaseError
 from poolsql.leasing import registry
 from poolsql.leasing.retirement import change_state
+from tests.fixtures.locks import watched
 from tests.integration.configuration.conftest import Declared
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
@@ -273,6 +274,18 @@ def test_another_that_does_not_end_is_told(declared: Declared, monkeypatch: pyte
         with pytest.raises(DatabaseError, match=r"holding the lock APPLY for over 0.3 s"):
             apply_plan(declared.database, declared.settings, planned, who="ann")
     assert declared.one("SELECT count(*) FROM poolsql.pools").count == 0
+
+
+def test_the_lock_is_held_until_all_of_it_is_committed(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared.apply(SHOP)
+    pruned = declared.plan('[pools.shop]\nttl = "60s"\n', prune=True)
+    with watched(declared.database, Lock.APPLY, monkeypatch) as watch:
+        apply_plan(declared.database, declared.settings, pruned, who="ann")
+    changes = watch.check()
+    watch.check_that_the_holder_does_the_work()
+    for table in ("pools", "profiles", "jobs", "audit"):
+        assert any(f"poolsql.{table}" in change for change in changes), table
+    assert changes[-1].startswith("COMMIT")
 
 
 def test_many_profiles_are_told_in_one_line_and_applied_in_a_moment(declared: Declared) -> None:

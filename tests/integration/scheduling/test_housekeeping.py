@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from poolsql.scheduling.housekeeping import Housekeeping
 from poolsql.scheduling.upkeep import tidy
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
+from tests.fixtures.locks import watched
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
@@ -70,22 +70,15 @@ def test_nobody_else_vacuums_meanwhile(dead: Desk, database: Database) -> None:
 
 
 def test_the_lock_is_held_during_the_whole_of_it(
-    dead: Desk, database: Database, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+    dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Any] = []
-    original = housekeeping._vacuum
-
-    def watched(connection: Any, table: str) -> None:
-        seen.append((table, _holders(database)))
-        original(connection, table)
-        seen.append((table, _holders(database)))
-
-    monkeypatch.setattr(housekeeping, "_vacuum", watched)
-    done = Housekeeping(database, enough_dead=DEAD).run_once()
-    assert [table for table, _ in seen] == [table for table in done for _ in range(2)]
-    assert {len(holders) for _, holders in seen} == {1}
-    assert len({holder for _, holders in seen for holder in holders}) == 1, "always the same session"
-    assert _holders(database) == []
+    with watched(database, Lock.HOUSEKEEPING, monkeypatch) as watch:
+        done = Housekeeping(database, enough_dead=DEAD).run_once()
+    changes = watch.check()
+    for table in done:
+        assert len([change for change in changes if change.startswith("VACUUM") and table in change]) == 2
+    for forgetting in (housekeeping.FORGET, housekeeping.FORGET_HISTORY):
+        assert changes.count(forgetting.query) == 2, "before and after"
 
 
 def test_a_vacuum_that_fails_leaves_no_lock(dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
