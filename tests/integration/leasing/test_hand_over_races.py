@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from poolsql.database.statements import Statement
 from poolsql.leasing import tickets
 from poolsql.leasing.checkout import CLAIM, Grant
 from poolsql.leasing.line import CLAIM_TTL, LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import EXPIRE_FREE
-from poolsql.leasing.reports import RELEASE, release_parameters
+from poolsql.leasing.reports import PLAIN_SUCCESS, RELEASE, release_parameters
 from poolsql.leasing.tickets import SERVE, WITHDRAW
 from poolsql.leasing.waiting import Wait
 from tests.fixtures.conditions import until
@@ -37,8 +38,15 @@ def _only_leases_of_this_test_expire(desk: Desk) -> None:
     desk.execute("DELETE FROM poolsql.leases")
 
 
-def begin_release(session: Opened, granted: Grant) -> None:
-    (row,) = session.run(RELEASE, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
+@pytest.fixture(params=[PLAIN_SUCCESS, RELEASE], ids=["short", "long"])
+def ending(request: pytest.FixtureRequest) -> Statement:
+    """Each statement that a holder's success may end its lease by."""
+    chosen: Statement = request.param
+    return chosen
+
+
+def begin_release(session: Opened, granted: Grant, ending: Statement) -> None:
+    (row,) = session.run(ending, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
     assert row.outcome == "success"
 
 
@@ -65,13 +73,13 @@ def is_free(desk: Desk, profile_id: int) -> bool:
 
 @KEPT_OR_NOT
 def test_a_ticket_that_is_left_while_a_release_is_under_way_is_served_by_the_next_look(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Opened], None]
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Opened], None], ending: Statement
 ) -> None:
     monkeypatch.setattr(tickets, "FIRST_LOOK", 0.0)
     leased = desk.granted()
     wait = desk.wait(wait=60)
     with desk.opened() as releasing:
-        begin_release(releasing, leased)  # it sees no ticket
+        begin_release(releasing, leased, ending)  # it sees no ticket
         assert wait.try_once() is None
         called = wait.stand_in_line()
         assert wait._ticket is not None
@@ -92,13 +100,13 @@ def test_a_ticket_that_is_left_while_a_release_is_under_way_is_served_by_the_nex
 
 @KEPT_OR_NOT
 def test_of_two_releases_one_hands_over_and_the_other_frees_its_profile(
-    new_desk: NewDesk, end: Callable[[Opened], None]
+    new_desk: NewDesk, end: Callable[[Opened], None], ending: Statement
 ) -> None:
     desk = new_desk(profiles=2)
     first, second = desk.granted(), desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, first)
+        begin_release(releasing, first, ending)
         desk.release(second)  # waits for nobody
         end(releasing)
     assert is_free(desk, second.profile.id)
@@ -116,12 +124,12 @@ def test_of_two_releases_one_hands_over_and_the_other_frees_its_profile(
     assert is_free(desk, second.profile.id) is (end is Opened.commit)
 
 
-def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk) -> None:
+def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk, ending: Statement) -> None:
     desk = new_desk(profiles=2)
     first, second = desk.granted(), desk.granted()
     waits = [stand(desk), stand(desk)]
     with desk.opened() as releasing:
-        begin_release(releasing, first)
+        begin_release(releasing, first, ending)
         desk.release(second)
         releasing.commit()
     ids = [wait._request.id for wait in waits]
@@ -130,12 +138,12 @@ def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk) -> Non
 
 @KEPT_OR_NOT
 def test_who_leaves_the_line_while_it_is_served_has_the_lease_or_none_was_made(
-    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None]
+    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None], ending: Statement
 ) -> None:
     leased = desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, leased)
+        begin_release(releasing, leased, ending)
         leaving = threads.submit(wait.leave_line)
         desk.wait_until_blocked()
         end(releasing)
@@ -230,12 +238,12 @@ def test_a_look_under_way_and_a_release_serve_two_tickets(new_desk: NewDesk, end
     assert sorted(served({"first": first, "second": second})) == ["first", "second"]
 
 
-def test_a_look_passes_over_the_ticket_that_a_release_is_serving(new_desk: NewDesk) -> None:
+def test_a_look_passes_over_the_ticket_that_a_release_is_serving(new_desk: NewDesk, ending: Statement) -> None:
     desk = new_desk(profiles=2)
     unannounced, leased = desk.granted(), desk.granted()
     first, second = stand(desk), stand(desk)
     with desk.opened() as releasing, desk.opened() as looking:
-        begin_release(releasing, leased)
+        begin_release(releasing, leased, ending)
         free_unannounced(desk, unannounced)
         assert begin_look(looking, desk) == [second._request.id]
         looking.commit()
@@ -257,11 +265,11 @@ def test_two_looks_lease_one_free_profile_once(desk: Desk) -> None:
     assert [row.request_id for row in lines(desk)] == [second._request.id]
 
 
-def test_a_newcomer_gets_nothing_while_a_profile_is_being_handed_over(desk: Desk) -> None:
+def test_a_newcomer_gets_nothing_while_a_profile_is_being_handed_over(desk: Desk, ending: Statement) -> None:
     leased = desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, leased)
+        begin_release(releasing, leased, ending)
         assert desk.grant() is None
         assert desk.grant(priority=5) is None
         releasing.commit()

@@ -18,7 +18,7 @@ from poolsql.leasing.checkout import CHECKOUT
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import EXPIRE_FREE, EXPIRE_STARTED
-from poolsql.leasing.reports import RELEASE, RENEW, release_parameters, renew
+from poolsql.leasing.reports import PLAIN_SUCCESS, RELEASE, RENEW, release_parameters, renew
 from tests.fixtures.fleets import Desk, name_of
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
@@ -133,10 +133,13 @@ def test_a_miss_is_told_when_tries_in_a_row_fail_though_a_profile_is_free(new_de
 # I2: a row lock decides who was first, and the other one looks again
 
 
-def test_a_renewal_that_meets_an_unfinished_release_is_refused_i2(desk: Desk, threads: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("ending", [PLAIN_SUCCESS, RELEASE], ids=["short", "long"])
+def test_a_renewal_that_meets_an_unfinished_release_is_refused_i2(
+    desk: Desk, threads: ThreadPoolExecutor, ending: Statement
+) -> None:
     granted = desk.granted()
     with desk.opened() as releasing:
-        releasing.run(RELEASE, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
+        releasing.run(ending, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
         renewing = threads.submit(renew, desk.database, desk.worker, [name_of(granted)], patience=5.0)
         desk.wait_until_blocked()
         releasing.commit()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from poolsql.database.statements import Statement
 from poolsql.database.tables import leases
 from poolsql.errors import LeaseLostError
 from poolsql.leasing import retirement
@@ -16,12 +17,13 @@ from poolsql.leasing.fencing import OPERATORS_WORD, end_unproven, revoke
 from poolsql.leasing.line import LINE
 from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import CLAIM_RECLAIM, EXPIRE_FREE, EXPIRE_STARTED, FINISH_RECLAIM
-from poolsql.leasing.reports import RECORD_VISIT, RELEASE, LeaseName, Visit, release_parameters, renew
+from poolsql.leasing.reports import PLAIN_SUCCESS, RECORD_VISIT, RELEASE, LeaseName, Visit, release_parameters, renew
 from tests.fixtures.fleets import Desk, Opened, name_of
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
 NewDesk = Callable[..., Desk]
+BY = pytest.mark.parametrize("ending", [PLAIN_SUCCESS, RELEASE], ids=["short", "long"])
 KEPT_OR_NOT = pytest.mark.parametrize("end", [Opened.commit, Opened.roll_back], ids=["it passes", "it fails"])
 
 EXPIRING = {"dead_workers": [], "batch": 10, **LINE}
@@ -121,15 +123,16 @@ def test_a_release_with_its_stop_proven_that_meets_an_expiry_wins_or_is_refused_
             assert [report.kind for report in desk.refused(granted.lease_id)] == ["release"]
 
 
+@BY
 @pytest.mark.parametrize("browser", [False, True], ids=["without browser", "with browser"])
-def test_a_lease_that_is_being_released_is_not_reaped(desk: Desk, browser: bool) -> None:
+def test_a_lease_that_is_being_released_is_not_reaped(desk: Desk, browser: bool, ending: Statement) -> None:
     granted = desk.granted()
     if browser:
         desk.start_browser(granted)
     desk.expire(granted.lease_id)
     with desk.opened() as releasing:
         said = release_parameters(name_of(granted), outcome=Outcome.SUCCESS, stop_rung="term" if browser else None)
-        assert len(releasing.run(RELEASE, said)) == 1
+        assert len(releasing.run(ending, said)) == 1
         assert desk.reaper().run_once().expired == 0
         releasing.commit()
     assert desk.reaper().run_once().expired == 0
@@ -281,13 +284,14 @@ def test_a_release_that_meets_a_visit_counts_it_if_it_was_written(
     assert desk.attempt(granted.lease_id).visits == len(desk.visits(granted.lease_id)) == 1 + written
 
 
+@BY
 @KEPT_OR_NOT
 def test_a_visit_that_meets_a_release_is_written_or_kept_as_refused_i2(
-    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None]
+    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None], ending: Statement
 ) -> None:
     granted = desk.granted(host=desk.host)
     with desk.opened() as releasing:
-        releasing.run(RELEASE, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
+        releasing.run(ending, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
         visiting = threads.submit(desk.visit, granted, Outcome.BLOCKED)
         desk.wait_until_blocked()
         end(releasing)
