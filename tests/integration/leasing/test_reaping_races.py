@@ -284,6 +284,20 @@ def test_a_release_that_meets_a_visit_counts_it_if_it_was_written(
     assert desk.attempt(granted.lease_id).visits == len(desk.visits(granted.lease_id)) == 1 + written
 
 
+@KEPT_OR_NOT
+def test_a_bare_release_that_meets_a_success_writes_a_visit_only_if_there_is_none(
+    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None]
+) -> None:
+    granted = desk.granted(host=desk.host)
+    with desk.opened() as visiting:
+        visiting.run(RECORD_VISIT, _visit(granted, Outcome.SUCCESS))
+        releasing = threads.submit(desk.release, granted)
+        desk.wait_until_blocked()
+        end(visiting)
+        assert releasing.result(timeout=10).outcome is Outcome.SUCCESS
+    assert desk.attempt(granted.lease_id).visits == len(desk.visits(granted.lease_id)) == 1
+
+
 @BY
 @KEPT_OR_NOT
 def test_a_visit_that_meets_a_release_is_written_or_kept_as_refused_i2(
