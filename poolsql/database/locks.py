@@ -1,18 +1,15 @@
 """Advisory locks: mutexes between processes, never the truth about a lease (I8).
 
 Only the ``pg_try_*`` forms are used: "could not lock" means that somebody else does the work, so skip it or wait, but
-never go on without.
+never go on without. A lock of a transaction works everywhere; one of a session only without a connection pooler.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from poolsql.clocks import elapsed_clock
 from poolsql.errors import DatabaseError
@@ -33,7 +30,10 @@ class Lock(IntEnum):
 
 
 def try_session_lock(connection: Connection, lock: Lock) -> bool:
-    """Take a lock that this very connection holds until `unlock_session` or its end; False when somebody has it."""
+    """Take a lock that this very connection holds until `unlock_session` or its end; False when somebody has it.
+
+    Only for a connection that `keeps_its_session`: through a pooler the lock would be anybody's.
+    """
     return bool(connection.execute(text("SELECT pg_try_advisory_lock(:class, :key)"), _keys(lock)).scalar_one())
 
 
@@ -50,25 +50,9 @@ def unlock_session(connection: Connection, lock: Lock) -> None:
         )
 
 
-@contextmanager
-def session_lock(connection: Connection, lock: Lock, *, patience: float) -> Iterator[None]:
-    """Run a block under a lock of this connection, which the block uses itself: it lives and dies with the work.
-
-    Raises:
-        DatabaseError: Somebody else held the lock for `patience` seconds, or the connection turned out to have lost it.
-    """
-    give_up_at = elapsed_clock() + patience
-    while not try_session_lock(connection, lock):
-        if elapsed_clock() >= give_up_at:
-            raise DatabaseError(_held_by_another(lock, patience))
-        time.sleep(LOOK_EVERY)
-    try:
-        yield
-    except BaseException as error:
-        if not _gave_back(connection, lock):
-            connection.invalidate(error)  # the lock ends with its connection
-        raise
-    unlock_session(connection, lock)
+def try_transaction_lock(connection: Connection, lock: Lock) -> bool:
+    """Take a lock that ends with the caller's transaction, which does the work; False when somebody has it."""
+    return bool(connection.execute(text("SELECT pg_try_advisory_xact_lock(:class, :key)"), _keys(lock)).scalar_one())
 
 
 def wait_for_transaction_lock(connection: Connection, lock: Lock, *, patience: float) -> None:
@@ -80,25 +64,13 @@ def wait_for_transaction_lock(connection: Connection, lock: Lock, *, patience: f
         DatabaseError: Somebody else held the lock for `patience` seconds.
     """
     give_up_at = elapsed_clock() + patience
-    while not connection.execute(text("SELECT pg_try_advisory_xact_lock(:class, :key)"), _keys(lock)).scalar_one():
+    while not try_transaction_lock(connection, lock):
         if elapsed_clock() >= give_up_at:
-            raise DatabaseError(_held_by_another(lock, patience))
+            raise DatabaseError(
+                f"another process has been holding the lock {lock.name} for over {patience:g} s; "
+                "wait for it or end it, then try again"
+            )
         time.sleep(LOOK_EVERY)
-
-
-def _held_by_another(lock: Lock, patience: float) -> str:
-    return (
-        f"another process has been holding the lock {lock.name} for over {patience:g} s; "
-        "wait for it or end it, then try again"
-    )
-
-
-def _gave_back(connection: Connection, lock: Lock) -> bool:
-    try:
-        unlock_session(connection, lock)
-    except (SQLAlchemyError, DatabaseError):
-        return False
-    return True
 
 
 def _keys(lock: Lock) -> dict[str, int]:

@@ -14,8 +14,8 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, inspect, text
 
-from poolsql.database.engine import Database, transaction_on
-from poolsql.database.locks import Lock, session_lock
+from poolsql.database.engine import Database
+from poolsql.database.locks import Lock, wait_for_transaction_lock
 from poolsql.database.opening import open_database
 from poolsql.database.schema import current_revision, head_revision, migrations_directory, refuse_too_new
 from poolsql.database.tables import SCHEMA, metadata
@@ -30,9 +30,6 @@ def upgrade(database: Database) -> tuple[str | None, str]:
     """Bring the tables to this code's revision, one process at a time; returns the revision before and after.
 
     All migrations run in one transaction: one that fails or is interrupted leaves the tables as they were.
-
-    Args:
-        database: Opened with `open_database(…, direct=True)`: the lock belongs to one connection to the server.
 
     Raises:
         DatabaseError: Another upgrade did not end in `UPGRADE_PATIENCE` seconds, or the upgrade failed.
@@ -53,12 +50,13 @@ def upgrade(database: Database) -> tuple[str | None, str]:
 
 @contextmanager
 def one_at_a_time(database: Database) -> Iterator[Connection]:
-    """A connection on which one process at a time changes the schema or the rights to it.
+    """A transaction in which one process at a time changes the schema or the rights to it.
 
     Raises:
         DatabaseError: Another process has been doing so for `UPGRADE_PATIENCE` seconds.
     """
-    with database.connect() as connection, session_lock(connection, Lock.UPGRADE, patience=UPGRADE_PATIENCE):
+    with database.transaction() as connection:
+        wait_for_transaction_lock(connection, Lock.UPGRADE, patience=UPGRADE_PATIENCE)
         yield connection
 
 
@@ -83,23 +81,24 @@ def run_environment() -> None:
 
 
 def _run_migrations(connection: Connection) -> None:
-    with transaction_on(connection):
-        # A migration may take longer than any statement of the program should.
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
-        # Not IF NOT EXISTS: that wants the right to create schemas even where somebody made this one for us.
-        if not inspect(connection).has_schema(SCHEMA):
-            connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-        context.configure(
-            connection=connection,
-            target_metadata=metadata,
-            version_table_schema=SCHEMA,
-            include_schemas=True,
-            include_name=_ours,
-            compare_server_default=True,
-            process_revision_directives=_number,
-        )
-        with context.begin_transaction():
-            context.run_migrations()
+    # A migration may take longer than any statement of the program should.
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
+    # What every session of ours has, except through a pooler whose role was not given it.
+    connection.execute(text("SET LOCAL search_path = public"))
+    # Not IF NOT EXISTS: that wants the right to create schemas even where somebody made this one for us.
+    if not inspect(connection).has_schema(SCHEMA):
+        connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        version_table_schema=SCHEMA,
+        include_schemas=True,
+        include_name=_ours,
+        compare_server_default=True,
+        process_revision_directives=_number,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
 
 
 def _number(_: MigrationContext, __: object, made: list[MigrationScript]) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import Connection, text
 
-from poolsql.database.engine import Database, transaction_on
+from poolsql.database.engine import Database
 from poolsql.database.migration import one_at_a_time
 from poolsql.database.schema import check_schema
 from poolsql.errors import BadInputError
@@ -48,7 +48,7 @@ def grant_runtime_rights(database: Database, role: str) -> Granted:
         DatabaseError: The database refused; nothing was changed.
     """
     check_schema(database)
-    with one_at_a_time(database) as connection, transaction_on(connection):
+    with one_at_a_time(database) as connection:
         _require_role(connection, role)
         owner = _require_owner(database, connection)
         tables = connection.execute(

@@ -18,9 +18,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import select, text
 from sqlalchemy.engine import URL
 
-from poolsql.database import locks, migration
+from poolsql.database import migration
 from poolsql.database.engine import Database
-from poolsql.database.locks import Lock, session_lock
+from poolsql.database.locks import Lock, try_session_lock, unlock_session, wait_for_transaction_lock
 from poolsql.database.migration import upgrade
 from poolsql.database.schema import check_schema, current_revision, head_revision
 from poolsql.database.tables import schema_information
@@ -87,7 +87,8 @@ def run(database: Database, *statements: str) -> None:
 
 def assert_untouched(database: Database) -> None:
     """There is nothing of ours in the database, and nobody holds its lock."""
-    with database.connect() as connection, session_lock(connection, Lock.UPGRADE, patience=0):
+    with database.transaction() as connection:
+        wait_for_transaction_lock(connection, Lock.UPGRADE, patience=0)
         found = connection.execute(text("SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('poolsql')"))
         assert found.all() == []
 
@@ -102,15 +103,15 @@ def test_an_upgrade_says_from_where_to_where_and_repeats_itself_without_harm(emp
 
 def test_of_two_upgrades_at_once_one_waits_and_finds_it_done(empty: Database, opened: Open) -> None:
     observer = Observer(opened(empty.url))
-    with empty.connect() as connection, session_lock(connection, Lock.UPGRADE, patience=0):
+    with empty.connect() as connection:
+        assert try_session_lock(connection, Lock.UPGRADE)
         first, second = upgrading(empty.url), upgrading(empty.url)
         with first as one, second as two:
             # This test's own connection and those of both processes.
             until(lambda: len(observer.all()) == 3, seconds=60)
             assert (one.poll(), two.poll()) == (None, None)
-            locks.unlock_session(connection, Lock.UPGRADE)
+            unlock_session(connection, Lock.UPGRADE)
             revisions = sorted(answer(process)[1:] for process in (one, two))
-            assert locks.try_session_lock(connection, Lock.UPGRADE)
     head = head_revision()
     assert revisions == [[head, head], ["None", head]]
 
@@ -120,12 +121,10 @@ def test_who_waits_too_long_for_another_upgrade_says_so(
 ) -> None:
     monkeypatch.setattr(migration, "UPGRADE_PATIENCE", 0.05)
     other = opened(empty.url)
-    with (
-        other.connect() as connection,
-        session_lock(connection, Lock.UPGRADE, patience=0),
-        pytest.raises(DatabaseError, match="another process has been holding the lock UPGRADE for over"),
-    ):
-        upgrade(empty)
+    with other.transaction() as connection:
+        wait_for_transaction_lock(connection, Lock.UPGRADE, patience=0)
+        with pytest.raises(DatabaseError, match="another process has been holding the lock UPGRADE for over"):
+            upgrade(empty)
 
 
 def test_the_direct_address_is_used(empty: Database) -> None:
@@ -232,7 +231,8 @@ def test_who_finds_the_work_done_does_not_wait_for_anybody(
     upgraded: Database, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migration, "UPGRADE_PATIENCE", 0.0)
-    with opened(upgraded.url).connect() as connection, session_lock(connection, Lock.UPGRADE, patience=0):
+    with opened(upgraded.url).transaction() as connection:
+        wait_for_transaction_lock(connection, Lock.UPGRADE, patience=0)
         assert upgrade(upgraded) == (head_revision(), head_revision())
 
 
