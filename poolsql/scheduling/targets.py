@@ -149,15 +149,16 @@ def _from_row(row: Mapping[str, Any]) -> TargetSpec | BadTarget:
 
 
 def _rows(database: Database, query: str, *, limit: int | None) -> Iterator[Mapping[str, Any]]:
-    # As a sub-query it can be nothing but one SELECT, and as a prepared statement it is one statement.
-    statement = f"SELECT * FROM ({query}\n) AS target" + (f" LIMIT {limit}" if limit is not None else "")  # noqa: S608 - the operator's own query, read only
+    # As a sub-query it can be nothing but one SELECT, and with a parameter it is one statement: Postgres takes several
+    # only without any. (NULL: no limit.)
+    statement = f"SELECT * FROM ({query}\n) AS target LIMIT $1::bigint"  # noqa: S608 - the operator's own query, read only
     with database.transaction() as connection:
         driver = connection.connection.driver_connection
         assert isinstance(driver, psycopg.Connection)  # noqa: S101 - tells the type checker
         try:
             driver.execute("SET TRANSACTION READ ONLY")
-            with driver.cursor(row_factory=dict_row) as cursor:
-                cursor.execute(statement.encode(), prepare=True)
+            with psycopg.RawCursor(driver, row_factory=dict_row) as cursor:
+                cursor.execute(statement.encode(), [limit])
                 _check_columns([column.name for column in cursor.description or ()])
                 rows = cursor.fetchall()
         except psycopg.Error as error:
