@@ -42,6 +42,10 @@ class SchemaMismatchError(DatabaseUnavailableError):
     """The database's tables are older than this code, or newer than it can work with."""
 
 
+class SessionSettingsError(DatabaseUnavailableError):
+    """A connection pooler's sessions have settings with which answers would be wrong."""
+
+
 class LeaseError(PoolsqlError):
     """Something about a lease."""
 

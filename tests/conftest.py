@@ -20,4 +20,5 @@ pytest_plugins = [
     "tests.fixtures.browsers",
     "tests.fixtures.clocks",
     "tests.fixtures.real_pages",
+    "tests.fixtures.poolers",
 ]

@@ -38,7 +38,7 @@ def fleet_database() -> Iterator[Database]:
     from poolsql.database.fleet_database import open_fleet_database
     from poolsql.settings import process_settings
 
-    with open_fleet_database(process_settings(), patience=0.0) as database:
+    with open_fleet_database(process_settings(), patience=0.0, quiet=True) as database:
         yield database
 
 

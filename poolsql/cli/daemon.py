@@ -103,14 +103,15 @@ def _connect() -> Fleet:
 
     Raises:
         SchemaMismatchError: Its tables do not fit this code; waiting would not help.
+        SessionSettingsError: A pooler's sessions have the wrong settings; waiting would not help.
     """
-    from poolsql.errors import DatabaseUnavailableError, SchemaMismatchError
+    from poolsql.errors import DatabaseUnavailableError, SchemaMismatchError, SessionSettingsError
     from poolsql.fleet.fleet import connect
 
     while True:
         try:
             return connect()
-        except SchemaMismatchError:
+        except (SchemaMismatchError, SessionSettingsError):
             raise
         except DatabaseUnavailableError as error:
             log.warning("waiting for the database: %s", error)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,6 +57,42 @@ def grant(
     output.say(f"{database.address}: role {role!r} may use {granted.tables} tables and views now")
     if not granted.upkeep:
         output.say("It may not vacuum them: before PostgreSQL 17 only their owner can.")
+
+
+@app.command()
+def settings(
+    role: Annotated[
+        str | None,
+        typer.Argument(
+            help="Its name as Postgres has it; default: the role of the database's address.", metavar="ROLE"
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the statements.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give a role the settings that sessions behind a connection pooler need; safe to repeat.
+
+    Without a pooler every session is told them as it starts.
+    """
+    from poolsql.database.opening import open_database
+    from poolsql.database.role_settings import RECONNECT, set_role_settings
+    from poolsql.settings import process_settings
+
+    # A role may change its own settings, through a pooler too; those of another one need its owner or a superuser.
+    with open_database(process_settings(), direct=role is not None) as database:
+        database.patience = 0.0
+        done = set_role_settings(database, process_settings(), role, dry_run=dry_run)
+    if as_json:
+        output.print_json({**asdict(done), "done": not dry_run})
+        return
+    if dry_run:
+        for statement in done.statements:
+            output.say(f"{statement};")
+        return
+    output.say(
+        f"{database.address}: sessions of the role {done.role!r} in {done.database!r} have our settings from now on"
+    )
+    output.say(f"Behind a pooler, {RECONNECT}; sessions that are open keep what they have.")
 
 
 @app.command()

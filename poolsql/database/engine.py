@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,7 @@ from tenacity import Retrying
 from poolsql.clocks import elapsed_clock
 from poolsql.database.addresses import readable
 from poolsql.database.failures import Failure, classify, retrying, translate
-from poolsql.database.sessions import connection_arguments
+from poolsql.database.poolers import Connector
 from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import DatabaseUnavailableError
 from poolsql.settings import Settings
@@ -49,11 +49,12 @@ class Database:
         self.address = readable(url)
         self.patience = 15.0
         """Seconds for which a lost database is tried again before `DatabaseUnavailableError` surfaces."""
-        self.engine = _engine(url, connection_arguments(url, settings), pool_size)
+        self.engine = _engine(url, pool_size)
         self._settings = settings
         self._failed_at = float("-inf")
         self._closed = False
         self._hurried = False
+        event.listen(self.engine, "do_connect", Connector(url, settings).do_connect)
         event.listen(self.engine, "checkin", self._stamp)
         event.listen(self.engine, "checkout", self._check)
 
@@ -240,7 +241,7 @@ def transaction_on(connection: Connection) -> Iterator[None]:
     connection.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
+def _engine(url: URL, pool_size: int) -> Engine:
     return create_engine(
         url,
         isolation_level="AUTOCOMMIT",
@@ -252,7 +253,6 @@ def _engine(url: URL, arguments: Mapping[str, Any], pool_size: int) -> Engine:
         pool_use_lifo=True,
         # In AUTOCOMMIT nothing is open when a connection comes back; one of which that is not true is not kept.
         pool_reset_on_return=None,
-        connect_args=dict(arguments),
         # What a statement is given may be secret, and errors are logged.
         hide_parameters=True,
     )

@@ -50,7 +50,7 @@ _REFUSED_CLASSES = ("28", "3D")
 _REFUSED_WORDS = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|not permitted to log in"
     r"|permission denied|unrecognized configuration parameter|invalid value for parameter|invalid \w+ value"
-    r"|not support SSL|certificate"
+    r"|not support SSL|certificate|unsupported startup parameter"
 )
 
 

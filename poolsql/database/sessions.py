@@ -31,17 +31,9 @@ def connection_arguments(url: URL, settings: Settings) -> dict[str, Any]:
     return {**wanted, "options": _session_options(url, settings)}
 
 
-def keeps_its_session(connection: psycopg.Connection[Any]) -> bool:
-    """Whether one server process serves all of a connection: false behind a pooler, where locks would be anybody's.
-
-    A pooler tells its clients a process id of its own making.
-    """
-    with connection.cursor(row_factory=scalar_row) as cursor:
-        return cursor.execute("SELECT pg_backend_pid()").fetchone() == connection.info.backend_pid
-
-
-def _session_options(url: URL, settings: Settings) -> str:
-    wanted = {
+def session_values(settings: Settings) -> dict[str, str]:
+    """What each of the server's settings has to be in a session of ours, as ``SET`` takes it."""
+    return {
         "statement_timeout": _milliseconds(settings.statement_timeout),
         "lock_timeout": _milliseconds(settings.lock_timeout),
         "idle_in_transaction_session_timeout": "60000",
@@ -58,7 +50,19 @@ def _session_options(url: URL, settings: Settings) -> str:
         # compares under another name.
         "search_path": "public",
     }
-    own = " ".join(f"-c {name}={value.replace(' ', _BLANK)}" for name, value in wanted.items())
+
+
+def keeps_its_session(connection: psycopg.Connection[Any]) -> bool:
+    """Whether one server process serves all of a connection: false behind a pooler, where locks would be anybody's.
+
+    A pooler tells its clients a process id of its own making.
+    """
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        return cursor.execute("SELECT pg_backend_pid()").fetchone() == connection.info.backend_pid
+
+
+def _session_options(url: URL, settings: Settings) -> str:
+    own = " ".join(f"-c {name}={value.replace(' ', _BLANK)}" for name, value in session_values(settings).items())
     # Postgres takes the last value of each: the address's own options win.
     given = url.query.get("options", "")
     return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()

@@ -155,6 +155,8 @@ def connect(url: str | None = None, **settings: Any) -> Fleet:
     Raises:
         DatabaseUnavailableError: The database cannot be reached.
         SchemaMismatchError: Its tables do not fit this code; the message names the command.
+        SessionSettingsError: It is reached through a connection pooler whose sessions would give wrong answers; the
+            message names the command.
         BadInputError: A setting cannot be right.
     """
     if url is not None:

@@ -23,7 +23,8 @@ from sqlalchemy.engine import URL
 
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
-from poolsql.database.sessions import connection_arguments, keeps_its_session
+from poolsql.database.poolers import Connector
+from poolsql.database.sessions import keeps_its_session
 from poolsql.database.statements import Statement
 from poolsql.leasing.worker import Worker
 from poolsql.settings import Settings
@@ -71,7 +72,7 @@ class Presence:
                 thread; must return soon.
         """
         self._url = url
-        self._arguments = connection_arguments(url, settings)
+        self._connector = Connector(url, settings)
         self._worker = worker
         self._called = called
         self._waker, self._wakes = socket.socketpair()
@@ -122,7 +123,7 @@ class Presence:
         while not self._closed:
             connected_at = elapsed_clock()
             try:
-                with psycopg.connect(self._conninfo(), autocommit=True, **self._arguments) as connection:
+                with self._connector.connect(self._conninfo(), autocommit=True) as connection:
                     if hasattr(os, "fork"):  # elsewhere a socket is no file
                         self._socket = connection.pgconn.socket, os.fstat(connection.pgconn.socket)
                     if not self._take(connection):

@@ -41,3 +41,17 @@ def test_rights_for_a_role(calls: Calls, new_role: Callable[[], Role], database:
     assert "there is no role 'x'" in calls("db", "grant", "x").refusal
     with database.connect() as connection:
         connection.execute(text(f'DROP OWNED BY "{role.name}"'))
+
+
+def test_settings_for_sessions_behind_a_pooler(calls: Calls, new_role: Callable[[], Role], database: Database) -> None:
+    role = new_role()
+    told = calls("db", "settings", role.name, "--dry-run", "--json").json
+    assert (told["role"], told["database"], told["done"]) == (role.name, database.url.database, False)
+    given = text("SELECT setconfig FROM pg_db_role_setting WHERE setrole = CAST(:role AS regrole)")
+    with database.connect() as connection:
+        assert connection.execute(given, {"role": role.name}).all() == []
+        assert calls("db", "settings", role.name, "--json").json == {**told, "done": True}
+        (row,) = connection.execute(given, {"role": role.name}).all()
+    assert len(row.setconfig) == len(told["statements"])
+    assert "statement_timeout=30000" in row.setconfig
+    assert "there is no role 'x'" in calls("db", "settings", "x").refusal
