@@ -7,6 +7,7 @@ a minute, and its pause between two looks is no setting of a table.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
@@ -14,10 +15,10 @@ from typing import Any, cast
 import psycopg
 from sqlalchemy import Connection, text
 
-from poolsql.database.engine import Database
-from poolsql.database.locks import Lock, try_session_lock, unlock_session
+from poolsql.database.engine import Database, Row
+from poolsql.database.locks import Lock, try_session_lock, try_transaction_lock, unlock_session
 from poolsql.database.sessions import keeps_its_session
-from poolsql.database.statements import Statement
+from poolsql.database.statements import Parameters, Statement
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Housekeeping:
     """Forgets, and vacuums the hot tables of one fleet; of any number of daemons one at a time does."""
 
     database: Database
-    """Direct, not through a connection pooler: the lock is the session's."""
+    """Best without a connection pooler: then the vacuums run under the lock too."""
     enough_dead: int = ENOUGH_DEAD
     told: set[str] = field(default_factory=set)
     """What was said already about why it can't."""
@@ -56,39 +57,48 @@ class Housekeeping:
         Raises:
             DatabaseError: The database failed.
         """
-        done = []
         with self.database.connect() as connection:
-            driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
-            if not keeps_its_session(driver):
-                self._tell(
-                    "a connection pooler stands between this process and the database; set POOLSQL_DIRECT_DATABASE_URL "
-                    "to an address that bypasses it"
-                )
-                return []
-            if not try_session_lock(connection, Lock.HOUSEKEEPING):
+            if keeps_its_session(cast("psycopg.Connection[Any]", connection.connection.driver_connection)):
+                return self._under_session_lock(connection)
+        # Through a pooler such a lock would be anybody's. That of a transaction is ours, but no vacuum runs in one: the
+        # vacuums go without, and each skips a table that somebody else is at.
+        with self.database.transaction() as connection:
+            if not try_transaction_lock(connection, Lock.HOUSEKEEPING):
                 return []  # another daemon is at it
-            try:
-                self._forget()
-                for row in self.database.run(DEAD_ROWS, {"enough": self.enough_dead}):
-                    if row.may:
-                        _vacuum(connection, row.name)
-                        done.append(row.name)
-                    else:
-                        self._tell(
-                            f"this user may not vacuum poolsql.{row.name}; let the tables' owner run the daemon, or "
-                            "(PostgreSQL 17 and newer) run: poolsql db grant ROLE"
-                        )
-            except BaseException as error:
-                connection.invalidate(error)  # the lock ends with its connection
-                raise
-            unlock_session(connection, Lock.HOUSEKEEPING)
+            self._forget(lambda statement, given: connection.exec_driver_sql(statement.query, dict(given)).all())
+        with self.database.connect() as connection:
+            return self._vacuum_what_is_due(connection)
+
+    def _under_session_lock(self, connection: Connection) -> list[str]:
+        if not try_session_lock(connection, Lock.HOUSEKEEPING):
+            return []  # another daemon is at it
+        try:
+            self._forget(self.database.run)
+            done = self._vacuum_what_is_due(connection)
+        except BaseException as error:
+            connection.invalidate(error)  # the lock ends with its connection
+            raise
+        unlock_session(connection, Lock.HOUSEKEEPING)
         return done
 
-    def _forget(self) -> None:
-        self.database.run(FORGET, KEEP)
-        (row,) = self.database.run(MAY_FORGET, {})
+    def _vacuum_what_is_due(self, connection: Connection) -> list[str]:
+        done = []
+        for row in self.database.run(DEAD_ROWS, {"enough": self.enough_dead}):
+            if row.may:
+                _vacuum(connection, row.name)
+                done.append(row.name)
+            else:
+                self._tell(
+                    f"this user may not vacuum poolsql.{row.name}; let the tables' owner run the daemon, or "
+                    "(PostgreSQL 17 and newer) run: poolsql db grant ROLE"
+                )
+        return done
+
+    def _forget(self, run: Callable[[Statement, Parameters], Sequence[Row]]) -> None:
+        run(FORGET, KEEP)
+        (row,) = run(MAY_FORGET, {})
         if row.may:
-            self.database.run(FORGET_HISTORY, KEEP)
+            run(FORGET_HISTORY, KEEP)
         else:
             self._tell("this user may not delete old misses and refused reports; run: poolsql db grant ROLE")
 

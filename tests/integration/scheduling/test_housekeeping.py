@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
 from poolsql.database.locks import LOCK_CLASS, Lock, try_session_lock, unlock_session
@@ -18,9 +19,11 @@ from poolsql.leasing.stickiness import StickyKey, stick
 from poolsql.scheduling import housekeeping
 from poolsql.scheduling.housekeeping import Housekeeping
 from poolsql.scheduling.upkeep import tidy
+from poolsql.settings import Settings
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk
 from tests.fixtures.locks import watched
+from tests.fixtures.poolers import NewPooler
 
 pytestmark = pytest.mark.usefixtures("no_leaked_locks")
 
@@ -108,13 +111,39 @@ def test_without_the_right_it_says_so_once(
     assert "poolsql db grant ROLE" in caplog.text
 
 
-def test_behind_a_pooler_it_takes_no_lock_and_says_how_to_get_around_it(
-    dead: Desk, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def through_pooler(new_pooler: NewPooler, database_url: URL, settings: Settings) -> Iterator[Database]:
+    """The module's database through a pooler."""
+    database = Database(new_pooler().at(database_url), settings)
+    yield database
+    database.close()
+
+
+def test_through_a_pooler_it_vacuums_and_leaves_no_lock(dead: Desk, through_pooler: Database) -> None:
+    assert "waiters" in Housekeeping(through_pooler, enough_dead=DEAD).run_once()
+    until(lambda: dead_rows(dead) < DEAD)
+    assert _holders(dead.database) == []
+
+
+def test_through_a_pooler_one_at_a_time_forgets(
+    dead: Desk, database: Database, through_pooler: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "keeps_its_session", lambda _: False)
-    with caplog.at_level(logging.WARNING):
-        assert Housekeeping(database, enough_dead=DEAD).run_once() == []
-    assert "POOLSQL_DIRECT_DATABASE_URL" in caplog.text
+    keeper = Housekeeping(through_pooler, enough_dead=DEAD)
+    with database.connect() as other:
+        assert try_session_lock(other, Lock.HOUSEKEEPING)
+        assert keeper.run_once() == []
+        unlock_session(other, Lock.HOUSEKEEPING)
+    seen: list[Any] = []
+    monkeypatch.setattr(Housekeeping, "_tell", lambda *_: seen.append(_holders(database)))
+    monkeypatch.setattr(housekeeping, "MAY_FORGET", Statement("may_forget", "SELECT false AS may"))
+    keeper.run_once()
+    assert [len(holders) for holders in seen] == [1], "the lock is held while it forgets"
+
+
+def test_through_a_pooler_it_forgets(dead: Desk, through_pooler: Database) -> None:
+    dead.execute("INSERT INTO poolsql.refused_reports (lease_id, kind, at) VALUES (-1, 'release', '2001-01-01')")
+    Housekeeping(through_pooler).run_once()
+    assert dead.all("SELECT FROM poolsql.refused_reports WHERE lease_id = -1") == []
 
 
 def test_what_nobody_needs_is_forgotten_and_the_rest_is_kept(new_desk: Callable[..., Desk], database: Database) -> None:
