@@ -1,15 +1,36 @@
-"""``python -m benchmarks [NAME …] [--json] [--rounds N] [--seconds S]``."""
+"""``python -m benchmarks [NAME …] [--json] [--rounds N] [--seconds S] [--cycles N]``."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
-from benchmarks import checkout, handover
+from benchmarks import checkout, endurance, flat, handover, reap, renew
 from benchmarks.fleets import fresh_fleet
+from benchmarks.report import Case
 from benchmarks.rounds import ROUNDS
 
-BENCHMARKS = {"checkout": checkout.run, "handover": handover.run}
+BENCHMARKS: Mapping[str, Callable[..., Iterator[Case]]] = {
+    "checkout": checkout.run,
+    "handover": handover.run,
+    "flat.sizes": flat.sizes,
+    "flat.cooling": flat.cooling,
+    "flat.tags": flat.tags,
+    "flat.hosts": flat.hosts,
+    "flat.cycles": endurance.cycles,
+    "flat.snapshot": endurance.snapshot,
+    "reap": reap.run,
+    "renew.leases": renew.leases,
+    "renew.idle": renew.idle,
+}
+"""A name's first part stands for all that begin with it."""
+
+
+def named(name: str) -> list[str]:
+    """The benchmarks that a name stands for."""
+    return [known for known in BENCHMARKS if known == name or known.startswith(f"{name}.")]
 
 
 def main() -> None:
@@ -19,13 +40,23 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds that count (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each contender in each round")
+    parser.add_argument(
+        "--cycles",
+        type=int,
+        default=endurance.CYCLES,
+        help="after how many cycles flat.cycles looks again (default: %(default)s; 1000000 take a quarter of an hour)",
+    )
     asked = parser.parse_args()
-    unknown = set(asked.names) - BENCHMARKS.keys()
+    unknown = [name for name in asked.names if not named(name)]
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; known are {', '.join(BENCHMARKS)}")
-    with fresh_fleet() as fleet:
-        for name in asked.names or BENCHMARKS:
-            for case in BENCHMARKS[name](fleet, rounds=asked.rounds, seconds=asked.seconds):
+    for name in [found for given in asked.names for found in named(given)] or BENCHMARKS:
+        run = BENCHMARKS[name]
+        if run is endurance.cycles:
+            run = partial(run, cycles=asked.cycles)
+        # A server for each, so that none meets what another one has left.
+        with fresh_fleet() as fleet:
+            for case in run(fleet, rounds=asked.rounds, seconds=asked.seconds):
                 print(json.dumps(case.as_json()) if asked.json else "\n".join(case.lines()), flush=True)  # noqa: T201
 
 

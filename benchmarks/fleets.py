@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 import poolsql
 from poolsql import Fleet, Pool
@@ -41,6 +41,9 @@ UPDATE poolsql.profiles SET available_at = NULL FROM leased WHERE profiles.id = 
 """
 
 
+CHANGED_IN_BULK = "poolsql.profiles, poolsql.leases, poolsql.profile_tags, poolsql.cooldowns"
+
+
 @contextmanager
 def fresh_fleet() -> Iterator[Fleet]:
     """A fleet of its own, on a server of its own; nothing of it is left."""
@@ -60,11 +63,21 @@ def filled_pool(fleet: Fleet, *, profiles: int, busy: int) -> Pool:
     """A pool with so many profiles, of which so many are leased to somebody else."""
     name = f"p{uuid4().hex[:8]}"
     pool = fleet.define_pool(name, ttl="1h", renew="10m", max_lease="2h")
-    with fleet.database.connect() as connection:
+    with in_bulk(fleet) as connection:
         connection.execute(text(FILL), {"pool": pool.id, "name": name, "profiles": profiles})
         connection.execute(text(BUSY), {"pool": pool.id, "busy": busy, "worker": uuid4()})
-        connection.execute(text("VACUUM (ANALYZE) poolsql.profiles, poolsql.leases"))
     return pool
+
+
+@contextmanager
+def in_bulk(fleet: Fleet) -> Iterator[Connection]:
+    """A connection for changing much at once; then the tables are vacuumed, as those of an old database are."""
+    with fleet.database.connect() as connection:
+        # A million rows take longer than any statement of a worker may.
+        connection.execute(text("SET statement_timeout = 0"))
+        yield connection
+        connection.execute(text(f"VACUUM (ANALYZE) {CHANGED_IN_BULK}"))
+        connection.execute(text("RESET statement_timeout"))
 
 
 def address(fleet: Fleet) -> str:
