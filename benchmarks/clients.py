@@ -1,4 +1,4 @@
-"""Several processes that do the same as fast as they can: for a time, so many times, or while something else goes on."""
+"""Several processes that do the same as fast as they can: for a time, so many times, or while something goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Seconds:
 
     seconds: float
 
-    def reached(self, number: int, elapsed: float) -> bool:  # noqa: ARG002 - as the protocol has it
+    def reached(self, number: int, elapsed: float) -> bool:
         """See `Until`."""
         return elapsed >= self.seconds
 
@@ -46,7 +46,7 @@ class Cycles:
 
     cycles: int
 
-    def reached(self, number: int, elapsed: float) -> bool:  # noqa: ARG002 - as the protocol has it
+    def reached(self, number: int, elapsed: float) -> bool:
         """See `Until`."""
         return number >= self.cycles
 
@@ -58,7 +58,7 @@ class Told:
     flag: Any
     """A byte that all processes share."""
 
-    def reached(self, number: int, elapsed: float) -> bool:  # noqa: ARG002 - as the protocol has it
+    def reached(self, number: int, elapsed: float) -> bool:
         """See `Until`."""
         return bool(self.flag.value)
 

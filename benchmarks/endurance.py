@@ -58,7 +58,9 @@ def measure_cycles(
         rate_of(cycles, api, (address(fleet), worn.name), clients=clients)
         figures = take_turns(
             {
-                "poolsql": lambda: cycles_per_second(api, (address(fleet), worn.name), clients=clients, seconds=seconds),
+                "poolsql": lambda: cycles_per_second(
+                    api, (address(fleet), worn.name), clients=clients, seconds=seconds
+                ),
                 "first_cycles": first_ones,
             },
             rounds=rounds,

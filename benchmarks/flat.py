@@ -42,7 +42,8 @@ COOL_ON_HOST = """
 INSERT INTO poolsql.cooldowns (profile_id, host, until, in_a_row, outcome, set_at)
 SELECT id, :host, clock_timestamp() + interval '1 day', 1, 'blocked', clock_timestamp()
 FROM (
-    SELECT id FROM poolsql.profiles WHERE pool_id = :pool AND available_at IS NOT NULL ORDER BY available_at LIMIT :number
+    SELECT id FROM poolsql.profiles WHERE pool_id = :pool AND available_at IS NOT NULL
+    ORDER BY available_at LIMIT :number
 ) AS first
 """
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import text
+from sqlalchemy.pool import QueuePool
 
 from benchmarks.fleets import address, filled_pool
 from benchmarks.report import AtMost, Case
@@ -35,7 +36,7 @@ def leases(fleet: Fleet, *, rounds: int, seconds: float) -> Iterator[Case]:
     yield measure_leases(fleet, profiles=PROFILES, leases=LEASES, rounds=rounds, seconds=seconds)
 
 
-def idle(fleet: Fleet, *, rounds: int, seconds: float) -> Iterator[Case]:  # noqa: ARG001 - a time of its own, once
+def idle(fleet: Fleet, *, rounds: int, seconds: float) -> Iterator[Case]:
     """A worker that has nothing to do."""
     yield measure_idle(fleet, idle_seconds=IDLE_SECONDS, settles=SETTLES)
 
@@ -112,7 +113,7 @@ def _idle(url: str, pool: str, settles: float, pooled: Any, ends: Any) -> None:
     with connect(url, machine="here") as fleet:
         fleet.pool(pool).checkout().release()
         time.sleep(settles)
-        pooled.put(fleet.database.engine.pool.checkedin())
+        pooled.put(cast("QueuePool", fleet.database.engine.pool).checkedin())
         ends.wait()
 
 
