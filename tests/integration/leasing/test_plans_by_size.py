@@ -1,4 +1,4 @@
-"""The plan of a checkout stays the same whatever the pool's size: it takes the first that fits, and sorts nothing."""
+"""The plans of checkout and reaping stay the same whatever the pool's size, and whatever there is more of."""
 
 from __future__ import annotations
 
@@ -6,25 +6,63 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.flat import RARE, TAG
 from benchmarks.fleets import BUSY, FILL
-from poolsql.leasing.checkout import CHECKOUT
+from benchmarks.reap import EXPIRE
+from poolsql.leasing.checkout import CHECKOUT, CHECKOUT_BY_TAG
+from poolsql.leasing.line import LINE
+from poolsql.leasing.reaper import BATCH, EXPIRE_FREE
 from tests.fixtures.fleets import Desk
 from tests.integration.leasing.test_plans import explain
 
 
-@pytest.mark.parametrize(("profiles", "busy"), [(2_000, 1_000), (20_000, 10_000), (20_000, 19_900)])
-def test_a_checkout_takes_the_first_that_fits_and_sorts_nothing(
-    new_desk: Callable[..., Desk], profiles: int, busy: int
-) -> None:
+def filled(new_desk: Callable[..., Desk], *, profiles: int, busy: int) -> Desk:
+    """A pool that has the tables for itself."""
     desk = new_desk(profiles=0)
-    for statement in ("leases", "profile_tags", "profiles"):
-        desk.execute(f"DELETE FROM poolsql.{statement}")
+    for table in ("leases", "profile_tags", "profiles"):
+        desk.execute(f"DELETE FROM poolsql.{table}")
     fill = FILL.replace("'benchmark'", ":launcher")
     desk.execute(fill, pool=desk.pool.id, name=desk.pool.name, profiles=profiles, launcher=desk.launcher)
     desk.execute(BUSY, pool=desk.pool.id, busy=busy, worker=desk.worker.id)
-    desk.execute("VACUUM (ANALYZE) poolsql.profiles, poolsql.leases")
-    plan = explain(desk.database, CHECKOUT, desk.request().parameters(desk.worker))
+    return desk
+
+
+VACUUM = "VACUUM (ANALYZE) poolsql.profiles, poolsql.leases, poolsql.profile_tags"
+
+
+@pytest.mark.parametrize(("profiles", "busy"), [(2_000, 1_000), (20_000, 10_000), (20_000, 19_900)])
+@pytest.mark.parametrize("floored", [False, True], ids=["at first", "above a floor"])
+def test_a_checkout_takes_the_first_that_fits_and_sorts_nothing(
+    new_desk: Callable[..., Desk], profiles: int, busy: int, floored: bool
+) -> None:
+    desk = filled(new_desk, profiles=profiles, busy=busy)
+    desk.execute(VACUUM)
+    floor = desk.one("SELECT min(available_at) AS first FROM poolsql.profiles").first if floored else None
+    plan = explain(desk.database, CHECKOUT, {**desk.request().parameters(desk.worker), "floor": floor})
     (offered, *_) = plan.reading("profiles")
     assert offered.get("Index Name") == "profiles_offer_idx", offered
     assert not [node for node in plan.nodes if node["Node Type"] in {"Sort", "Incremental Sort"}]
     assert plan.rows_read("profiles") <= 10
+
+
+def test_a_rare_tag_is_looked_up_by_the_tag_where_all_carry_another(new_desk: Callable[..., Desk]) -> None:
+    desk = filled(new_desk, profiles=20_000, busy=0)
+    desk.execute(TAG, pool=desk.pool.id, one_in=1000, rare=RARE)
+    desk.execute(VACUUM)
+    parameters = desk.request(tags=(RARE,)).parameters(desk.worker)
+    plan = explain(desk.database, CHECKOUT_BY_TAG, {**parameters, "rare_tag": RARE})
+    assert not [node for node in plan.nodes if node.get("Index Name") == "profiles_offer_idx"]
+    assert plan.rows_read("profiles") <= 30
+
+
+def test_a_batch_of_expired_leases_reads_its_own_profiles_only(new_desk: Callable[..., Desk]) -> None:
+    desk = filled(new_desk, profiles=30_000, busy=30_000)
+    desk.execute(EXPIRE, pool=desk.pool.id)
+    desk.execute(VACUUM)
+    plan = explain(desk.database, EXPIRE_FREE, {"dead_workers": [], "batch": BATCH, **LINE})
+    assert plan.nodes[0]["Actual Rows"] == BATCH
+    assert plan.rows_read("profiles") <= 10 * BATCH
+    assert plan.rows_read("leases") <= 10 * BATCH
+    # Nobody compares each lease of the batch with each.
+    compared = sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in plan.nodes)
+    assert compared <= 10 * BATCH
