@@ -14,6 +14,7 @@ import psycopg
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database, Row
 from poolsql.database.statements import Statement
+from poolsql.leasing.floors import floors_of
 from poolsql.leasing.line import LINE, PRIORITY_STEP
 from poolsql.leasing.rare_tags import rare_tag
 from poolsql.leasing.worker import Worker
@@ -65,6 +66,7 @@ class Request:
             "worker_id": worker.id,
             "machine": worker.machine,
             "in_line": in_line,
+            "floor": None,
             **LINE,
         }
 
@@ -127,7 +129,7 @@ def checkout(database: Database, worker: Worker, request: Request, *, has_none: 
         nonlocal tries
         tries += 1
         try:
-            rows = database.run_once(statement, parameters)
+            rows = _look(database, statement, parameters)
         except psycopg.errors.UniqueViolation as error:
             # The request has its lease already, or got it from a first try that was still running.
             if not _is_repeated(error):
@@ -198,6 +200,24 @@ def _granted(database: Database, ask: Callable[[], Sequence[Row]]) -> Grant | No
 
     rows = database.repeat(once)
     return _grant(rows[0], started) if rows else None
+
+
+def _look(database: Database, statement: Statement, parameters: Mapping[str, Any]) -> Sequence[Row]:
+    """Look where the last checkout of this kind found something, and only if that is nothing at everything."""
+    if statement is not CHECKOUT:
+        return database.run_once(statement, parameters)
+    floors, criteria = floors_of(database), parameters["criteria"]
+    floor = floors.get(criteria)
+    rows: Sequence[Row] = ()
+    if floor is not None:
+        rows = database.run_once(statement, {**parameters, "floor": floor})
+        if not rows:
+            floors.drop(criteria)
+    if not rows:
+        rows = database.run_once(statement, parameters)
+    if rows:
+        floors.raise_to(criteria, rows[0].offered_at)
+    return rows
 
 
 def _is_repeated(error: psycopg.errors.UniqueViolation) -> bool:

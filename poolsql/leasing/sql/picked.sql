@@ -10,6 +10,8 @@
     WHERE profiles.pool_id = (SELECT pool_id FROM asked)
       AND profiles.state = 'active'
       AND profiles.available_at < statement_timestamp()
+      -- Before it there is nothing worth a look (floors.py).
+      AND profiles.available_at >= coalesce(%(floor)s::timestamptz, '-infinity')
       AND (profiles.machine IS NULL OR profiles.machine = %(machine)s::text)
       AND (launchers.machines IS NULL OR %(machine)s::text = ANY (launchers.machines))
       AND (launchers.breaker_open_until IS NULL OR launchers.breaker_open_until <= statement_timestamp())
