@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from benchmarks import checkout, handover
+from benchmarks import checkout, endurance, flat, handover, reap, renew
+from benchmarks.__main__ import BENCHMARKS, named
 from benchmarks.fleets import filled_pool, fresh_fleet
 from benchmarks.report import Case
 from poolsql import Fleet
@@ -25,7 +27,8 @@ def as_told(case: Case) -> Mapping[str, object]:
     """What a program reads of a case."""
     told = json.loads(json.dumps(case.as_json()))
     assert isinstance(told, dict)
-    assert all(isinstance(value, int | float) and value >= 0 for name, value in told.items() if name != "benchmark")
+    numbers = {name: value for name, value in told.items() if name not in {"benchmark", "ratios"}}
+    assert all(isinstance(value, int | float) and value >= 0 for value in numbers.values())
     return told
 
 
@@ -44,6 +47,60 @@ def test_handover_tells_how_long_it_takes_and_who_is_overtaken(fleet: Fleet) -> 
     figures = {"handover_p50_ms", "handover_p99_ms", "overtaken_percent", "longest_to_mean"}
     assert set(told) == {"benchmark", "profiles", "waiters", "clients", *figures}
     assert told["waiters"] == 30
+
+
+SMALL: Mapping[str, Any] = {"clients": 1, "rounds": 1, "seconds": 0.2}
+
+FLAT: Mapping[str, tuple[Callable[..., Case], Mapping[str, Any], set[str]]] = {
+    "flat.sizes": (flat.measure_sizes, {"profiles": 100}, {"poolsql_per_s", "small_pool_per_s"}),
+    "flat.cooling": (flat.measure_cooling, {"profiles": 100}, {"poolsql_per_s", "none_cooling_per_s"}),
+    "flat.tags": (flat.measure_tags, {"profiles": 100, "one_in": 10}, {"poolsql_per_s", "no_tag_per_s"}),
+    "flat.cycles": (
+        endurance.measure_cycles,
+        {"profiles": 100, "cycles": 50, "first": 20},
+        {"poolsql_per_s", "first_cycles_per_s"},
+    ),
+    "flat.snapshot": (
+        endurance.measure_snapshot,
+        {"profiles": 100, "held_seconds": 0.3},
+        {"poolsql_per_s", "no_snapshot_per_s"},
+    ),
+    "reap": (reap.measure, {"profiles": 100, "expired": 600}, {"poolsql_per_s", "usual_per_s", "reap_s"}),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_what_is_to_stay_flat_is_told_beside_what_it_is_measured_by(fleet: Fleet, name: str) -> None:
+    measure, size, figures = FLAT[name]
+    told = as_told(measure(fleet, **size, **SMALL))
+    assert told["benchmark"] == name
+    assert told.keys() >= {"profiles", "busy", "clients", "ratios", *figures}
+    assert all(told[figure] for figure in figures)
+
+
+def test_a_checkout_that_passes_over_others_is_timed(fleet: Fleet) -> None:
+    told = as_told(flat.measure_hosts(fleet, profiles=100, on_host=40, rounds=1, seconds=0.2))
+    assert (told["benchmark"], told["cooling_on_host"]) == ("flat.hosts", 40)
+    assert told["poolsql_ms"]
+    assert told["no_host_ms"]
+
+
+def test_renewals_are_timed(fleet: Fleet) -> None:
+    told = as_told(renew.measure_leases(fleet, profiles=40, leases=10, rounds=1, seconds=0.2))
+    assert (told["benchmark"], told["leases"]) == ("renew.leases", 10)
+    assert told["poolsql_ms"]
+
+
+def test_what_an_idle_worker_says_and_keeps_open_is_counted(fleet: Fleet) -> None:
+    told = as_told(renew.measure_idle(fleet, idle_seconds=1, settles=1))
+    assert (told["extra_connections"], told["statements_per_10_s"]) == (1, 0)
+
+
+def test_the_first_part_of_a_name_stands_for_all_that_begin_with_it() -> None:
+    assert named("checkout") == ["checkout"]
+    assert named("flat") == [name for name in BENCHMARKS if name.startswith("flat.")]
+    assert named("flat.tags") == ["flat.tags"]
+    assert named("fla") == []
 
 
 def test_a_filled_pool_has_what_was_asked_for(fleet: Fleet) -> None:
