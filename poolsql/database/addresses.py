@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy.engine import URL
 
 from poolsql.errors import BadInputError
@@ -69,6 +69,16 @@ def readable(url: URL) -> str:
 def address_and_password(url: URL) -> tuple[str, str | None]:
     """The address for another program's command line, and apart from it the password, which has no place there."""
     return url._replace(drivername="postgresql", password=None).render_as_string(), url.password
+
+
+def libpq_parameters(url: URL) -> str:
+    """The whole address, password included, as libpq and psycopg read it without misunderstanding.
+
+    As a URL SQLAlchemy writes it for itself: libpq refuses the spaces of its passwords, and takes the plus signs of
+    its paths for such.
+    """
+    given = url.translate_connect_args(database="dbname", username="user")
+    return make_conninfo(**given, **{key: str(value) for key, value in url.query.items()})
 
 
 def _parts(rest: str, name: str) -> dict[str, str]:

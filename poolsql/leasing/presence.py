@@ -22,6 +22,7 @@ from psycopg.rows import scalar_row
 from sqlalchemy.engine import URL
 
 from poolsql.clocks import elapsed_clock
+from poolsql.database.addresses import libpq_parameters
 from poolsql.database.engine import Database
 from poolsql.database.poolers import Connector
 from poolsql.database.sessions import keeps_its_session
@@ -123,7 +124,7 @@ class Presence:
         while not self._closed:
             connected_at = elapsed_clock()
             try:
-                with self._connector.connect(self._conninfo(), autocommit=True) as connection:
+                with self._connector.connect(libpq_parameters(self._url), autocommit=True) as connection:
                     if hasattr(os, "fork"):  # elsewhere a socket is no file
                         self._socket = connection.pgconn.socket, os.fstat(connection.pgconn.socket)
                     if not self._take(connection):
@@ -185,9 +186,6 @@ class Presence:
             waker.register(self._wakes, selectors.EVENT_READ)
             waker.select(seconds)
         return self._closed
-
-    def _conninfo(self) -> str:
-        return self._url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def present_keys(database: Database) -> set[int]:

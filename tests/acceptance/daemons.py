@@ -19,6 +19,7 @@ from poolsql.operations.jobs import fire_by_hand
 from poolsql.settings import load_settings
 from tests.fixtures.browsers import OFFLINE
 from tests.fixtures.conditions import until
+from tests.fixtures.databases import address_of
 from tests.fixtures.programs import Home, Program, program_home
 
 MACHINE = "here"
@@ -196,11 +197,6 @@ class Daemons:
     def check_signed_off(self) -> None:
         """Every worker has said that it ended."""
         assert all(worker.ended_at is not None for worker in self.workers())
-
-
-def address_of(url: URL) -> str:
-    """An address for an environment variable; SQLAlchemy leaves the spaces of a password as they are."""
-    return url.render_as_string(hide_password=False).replace(" ", "%20")
 
 
 @contextmanager

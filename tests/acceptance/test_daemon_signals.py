@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.daemons import Daemons, address_of, hosts, job, pool_of
+from tests.acceptance.daemons import Daemons, hosts, job, pool_of
 from tests.fixtures.conditions import until
+from tests.fixtures.databases import address_of
 from tests.fixtures.programs import Program
 from tests.integration.database.clusters import Cluster
 from tests.sites.numbered import NumberedSite

@@ -22,9 +22,16 @@ PASSWORD = "p@ss:w/o#r%d ü"
 
 
 class Cluster:
-    """One server in a temporary directory; its socket is there too."""
+    """One server in a temporary directory; its socket is there too.
 
-    def __init__(self) -> None:
+    Args:
+        listen: An address of this machine on whose network it takes connections as well, at `port`.
+    """
+
+    port = 5432
+
+    def __init__(self, *, listen: str = "") -> None:
+        self._listen = listen
         # Short, for the socket's path; open, because as root the server runs as somebody else.
         self.directory = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.directory.chmod(0o755)
@@ -50,6 +57,8 @@ class Cluster:
         ]
         made = run_as(self._account, [self._binaries.program("initdb"), *options], timeout=60)
         assert made.returncode == 0, made.stdout
+        with (self._data / "pg_hba.conf").open("a", encoding="utf-8") as rules:
+            rules.write("host all all samenet scram-sha-256\n")
         self.start()
         return self
 
@@ -65,15 +74,16 @@ class Cluster:
     def start(self) -> None:
         """Start the server and wait until it takes connections."""
         program = self._binaries.program("postgres")
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._data}", "-c", "fsync=off"]
+        places = ["-c", f"listen_addresses={self._listen}", "-c", f"unix_socket_directories={self._data}"]
+        options = [*places, "-c", f"port={self.port}", "-c", "fsync=off"]
         with (self.directory / "log").open("ab") as log:
             self._process = start_as(self._account, [program, "-D", os.fspath(self._data), *options], output=log)
         until(self._answers)
 
-    def stop(self) -> None:
-        """Stop the server as an administrator would, ending all sessions."""
+    def stop(self, *, crashing: bool = False) -> None:
+        """Stop the server as an administrator would, ending all sessions; or let it crash."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGQUIT if crashing else signal.SIGINT)
             self._process.wait(30)
             self._process = None
 

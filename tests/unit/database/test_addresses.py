@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import create_engine
 
-from poolsql.database.addresses import database_address, readable
+from poolsql.database.addresses import database_address, libpq_parameters, readable
 from poolsql.errors import BadInputError
 
 
@@ -112,3 +113,11 @@ def test_what_is_shown_is_an_address_without_secrets(address: str, shown: str) -
     assert "geheim" not in f"{url} {url!r}".replace("sslpassword=geheim", "")
     again = database_address(shown)
     assert (again.host, again.port, again.username, again.database) == (url.host, url.port, url.username, url.database)
+
+
+@pytest.mark.parametrize("password", ["", "a b", "p@ss:w/o#r%d ü+&=?"])
+def test_libpq_reads_from_the_whole_address_what_was_given(password: str) -> None:
+    url = database_address("postgresql://boss@/fleet?host=/run/my%20socket&port=7").set(password=password or None)
+    read = conninfo_to_dict(libpq_parameters(url))
+    wanted = {"user": "boss", "dbname": "fleet", "host": "/run/my socket", "port": "7"}
+    assert read == ({**wanted, "password": password} if password else wanted)
