@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,57 +17,7 @@ from poolsql import DatabaseUnavailableError, Fleet, LeaseLostError, NoProfileAv
 from poolsql.database.engine import Database
 from tests.fixtures.browsers import BrowserHome, Ledger, Site, make_pool, processes_that_mention
 from tests.fixtures.conditions import until
-
-ROOT = Path(__file__).parents[3]
-
-
-class Program:
-    """One action of `worker_program` in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def told(self) -> dict[str, Any]:
-        """The next thing that it tells."""
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], 30)
-        line = self.process.stdout.readline() if ready else ""
-        assert line, f"the program told nothing; its errors: {self.errors()}"
-        told: dict[str, Any] = json.loads(line)
-        return told
-
-    def go_on(self) -> None:
-        """Let it go on where it waits for a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def end(self) -> int:
-        """Its exit code, once it has ended by itself."""
-        return self.process.wait(30)
-
-    def errors(self) -> str:
-        """What it wrote to standard error, once it is over."""
-        self.process.kill()
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
-
-
-@contextmanager
-def program(action: str, *, warnings: str = "error", **asked: Any) -> Iterator[Program]:
-    """Run an action; it is killed at the end if it still runs."""
-    with subprocess.Popen(
-        [sys.executable, "-W", warnings, "-m", "tests.integration.fleet.worker_program", action, json.dumps(asked)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Program(process)
-        finally:
-            process.kill()
+from tests.integration.fleet.actions import program
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def tell(**facts: Any) -> None:
 
 def open_fleet(asked: dict[str, Any]) -> Fleet:
     """The fleet that the test named."""
-    return connect(asked.get("url"), machine="here", data_dir=asked["data_dir"])
+    return connect(asked.get("url"), machine=asked.get("machine", "here"), data_dir=asked["data_dir"])
 
 
 def hold(asked: dict[str, Any]) -> None:
@@ -32,6 +32,19 @@ def hold(asked: dict[str, Any]) -> None:
     with open_fleet(asked) as fleet, fleet.pool(asked["pool"]).browser(task="sku-1") as session:
         tell(lease=session.lease.id)
         session.page.goto(asked["waiting"], timeout=0)
+
+
+def browse(asked: dict[str, Any]) -> None:
+    """Show pages, the next one at each line; a lease that is lost is told of."""
+    with open_fleet(asked) as fleet:
+        try:
+            with fleet.pool(asked["pool"]).browser() as session:
+                for page in asked["pages"]:
+                    session.page.goto(page)
+                    tell(lease=session.lease.id, title=session.page.title())
+                    sys.stdin.readline()
+        except LeaseLostError as error:
+            tell(lost=str(error), because=type(error.__cause__).__module__)
 
 
 def end_on_sigterm(asked: dict[str, Any]) -> None:
@@ -106,7 +119,9 @@ def join_embedded(asked: dict[str, Any]) -> None:
             tell(available=fleet.pool(asked["pool"]).status().counts)
 
 
-ACTIONS = {action.__name__: action for action in (hold, end_on_sigterm, end_on_sigterm_async, fork, join_embedded)}
+ACTIONS = {
+    action.__name__: action for action in (hold, browse, end_on_sigterm, end_on_sigterm_async, fork, join_embedded)
+}
 
 if __name__ == "__main__":
     ACTIONS[sys.argv[1]](json.loads(sys.argv[2]))
