@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from benchmarks import checkout, endurance, flat, handover, reap, renew
+from benchmarks import checkout, crash, endurance, flat, handover, reap, renew
 from benchmarks.fleets import fresh_fleet
 from benchmarks.report import Case
 from benchmarks.rounds import ROUNDS
@@ -24,6 +24,8 @@ BENCHMARKS: Mapping[str, Callable[..., Iterator[Case]]] = {
     "reap": reap.run,
     "renew.leases": renew.leases,
     "renew.idle": renew.idle,
+    "crash.together": crash.together,
+    "crash.apart": crash.apart,
 }
 """A name's first part stands for all that begin with it."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from benchmarks import checkout, endurance, flat, handover, reap, renew
+from benchmarks import checkout, crash, endurance, flat, handover, reap, renew
 from benchmarks.__main__ import BENCHMARKS, named
 from benchmarks.fleets import filled_pool, fresh_fleet
 from benchmarks.report import Case
@@ -101,6 +102,22 @@ def test_the_first_part_of_a_name_stands_for_all_that_begin_with_it() -> None:
     assert named("flat") == [name for name in BENCHMARKS if name.startswith("flat.")]
     assert named("flat.tags") == ["flat.tags"]
     assert named("fla") == []
+
+
+@pytest.mark.parametrize(
+    "circumstances",
+    [
+        pytest.param(crash.TOGETHER, id="on one machine"),
+        pytest.param(crash.APART, id="on two", marks=pytest.mark.slow),
+    ],
+)
+def test_crash_tells_when_the_profiles_of_killed_workers_are_back(
+    fleet: Fleet, circumstances: crash.Circumstances
+) -> None:
+    told = as_told(crash.measure(fleet, circumstances, kills=2, at_once=2, ttl=timedelta(seconds=20)))
+    figures = {"back_p50_ms", "back_p99_ms", "back_longest_ms"}
+    assert set(told) == {"benchmark", "machines", "profiles", "clients", "kills", *figures}
+    assert (told["machines"], told["kills"]) == (circumstances.machines, 2)
 
 
 def test_a_filled_pool_has_what_was_asked_for(fleet: Fleet) -> None:
