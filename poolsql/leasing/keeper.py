@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 """How soon a renewal is tried again that the database did not answer."""
 
+ANSWER_SECONDS = 5.0
+"""How long leases whose time is over wait for the answer of a renewal that is under way: after a suspend it tells that
+they are still held, after a cut of the network it never comes."""
+
 IDLE_SECONDS = 5.0
 """How long the thread waits for the next lease before it ends."""
 
@@ -159,6 +163,11 @@ class Keeper:
         return self._changed.wait(timeout=seconds)
 
     def _renew_or_give_up(self) -> None:
+        with self._changed:
+            trusted_for = min((lease.trusted_until for lease in self._leases.values()), default=0.0) - elapsed_clock()
+        watch = threading.Timer(max(ANSWER_SECONDS, trusted_for), self._give_up)
+        watch.daemon = True
+        watch.start()
         try:
             self.renew_now()
         except DatabaseError as error:
@@ -169,6 +178,11 @@ class Keeper:
             self._next_renewal = elapsed_clock() + RETRY_SECONDS
         else:
             self._schedule()
+        finally:
+            watch.cancel()
+        self._give_up()
+
+    def _give_up(self) -> None:
         now = elapsed_clock()
         with self._changed:
             distrusted = [lease for lease in self._leases.values() if lease.trusted_until <= now]

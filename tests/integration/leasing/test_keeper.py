@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from poolsql import clocks
-from poolsql.database.engine import Database
+from poolsql.database.engine import Database, Row
+from poolsql.database.statements import Parameters
 from poolsql.errors import LeaseLostError
 from poolsql.leasing import checkout, keeper, lease, waiting
 from poolsql.leasing.keeper import Keeper
@@ -129,6 +131,29 @@ def test_after_a_suspend_a_check_asks_before_it_answers_i6(desk: Desk, clock: Cl
     clock.suspend(600)
     with pytest.raises(LeaseLostError, match="no longer knows it as live"):
         lease.check()
+
+
+def test_a_renewal_that_gets_no_answer_keeps_no_lease_beyond_its_time_i6(
+    faulty_desk: Desk, faulty: FaultyDatabase, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "ANSWER_SECONDS", 0.2)
+    asked, answered = threading.Event(), threading.Event()
+
+    def hang(_: Parameters) -> Sequence[Row]:
+        asked.set()
+        answered.wait(30)
+        raise psycopg.OperationalError("timed out, says the test")
+
+    faulty.instead_of_next(RENEW, hang)
+    lease = faulty_desk.lease()
+    told = Told()
+    lease.when_lost(told)
+    clock.suspend(600, faulty_desk.keeper)
+    assert asked.wait(timeout=10)
+    assert told.event.wait(timeout=10)
+    assert lease.lost == "it could not be renewed in time"
+    answered.set()
+    faulty_desk.keeper.close()
 
 
 def test_after_a_suspend_a_lease_that_was_reaped_is_lost_i6(desk: Desk, clock: Clock) -> None:
