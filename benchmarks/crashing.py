@@ -87,9 +87,8 @@ def place_for_browsers() -> Iterator[Path]:
 
 
 @contextmanager
-def launcher_of_this_machine(fleet: Fleet, place: Path) -> Iterator[str]:
+def launcher_of_this_machine(fleet: Fleet, _: Path) -> Iterator[str]:
     """Chromium, on the machine of whoever starts it."""
-    del place
     fleet.define_launcher("crash-local", resolver_rules=OFFLINE)
     yield "crash-local"
 

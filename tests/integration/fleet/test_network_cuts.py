@@ -17,6 +17,8 @@ from poolsql import Fleet, connect
 from poolsql.database.addresses import database_address
 from poolsql.database.engine import Database
 from poolsql.database.migration import upgrade
+from poolsql.leasing.checkout import MARGIN
+from poolsql.leasing.keeper import ANSWER_SECONDS
 from poolsql.leasing.presence import present_keys
 from poolsql.settings import Settings
 from tests.fixtures.browsers import BrowserHome, Ledger, make_pool
@@ -106,8 +108,8 @@ def test_a_cut_network_is_noticed_long_before_the_ttl_and_the_worker_stops_its_b
             assert worker.end() == 0, worker.errors()
     print({what: round(seconds, 1) for what, seconds in noticed.items()})  # noqa: T201
     assert noticed["its lock is free"] < 11
-    assert noticed["its lease is taken back"] < 19
-    assert noticed["it has stopped its browser"] < TTL + 1
+    assert noticed["its lease is taken back"] < 25, "while its ttl goes on"
+    assert noticed["it has stopped its browser"] < TTL * (1 - MARGIN) + ANSWER_SECONDS + 5
 
 
 def _browsers(home: BrowserHome, worker: Program) -> list[Process]:
