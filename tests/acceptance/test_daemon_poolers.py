@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
-from tests.acceptance.daemons import PATIENT, Daemons, address_of, hosts, job, pool_of
+from tests.acceptance.daemons import PATIENT, Daemons, hosts, job, pool_of
 from tests.fixtures.conditions import until
-from tests.fixtures.databases import Role
+from tests.fixtures.databases import Role, address_of
 from tests.fixtures.poolers import NewPooler, PgBouncer
 from tests.fixtures.programs import program_home
 from tests.sites.numbered import NumberedSite

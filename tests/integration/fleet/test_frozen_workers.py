@@ -72,7 +72,8 @@ def test_one_that_is_frozen_for_longer_than_its_ttl_loses_its_browser_before_the
             session.page.goto(ticking.page("new"))
             worker.wake_up()
             lost = worker.told()
-            assert f"lease {lease} on profile p0 is lost" in lost["lost"]
+            # Either its renewal or its release is the first to be refused.
+            assert f"lease {lease}" in lost["lost"]
             assert lost["because"].startswith("playwright."), "its next page action failed"
             assert worker.end() == 0, worker.errors()
             assert session.page.title() == "new", "the end of the old block has not touched the new browser"
