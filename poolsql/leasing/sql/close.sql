@@ -85,14 +85,7 @@ failed_proxies AS MATERIALIZED (
     GROUP BY timed.proxy_id
 ),
 final AS MATERIALIZED (
-    SELECT timed.*, holds.until AS held_until, (
-        SELECT visit.host
-        FROM visit_now AS visit
-        JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
-        WHERE visit.lease_id = timed.lease_id
-          AND (outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
-               OR outcomes.profile_effect IN ('cooldown', 'pause_of_host'))
-    ) AS shunned_host, greatest(
+    SELECT timed.*, holds.until AS held_until, greatest(
         timed.now, holds.until, CASE WHEN timed.waits_for IS NOT NULL THEN timed.now + timed.wait END
     ) AS available_at
     FROM timed

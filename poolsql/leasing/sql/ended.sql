@@ -1,4 +1,5 @@
--- The very end of all statements that end leases. Expects final: what becomes of each lease and its profile.
+-- The very end of all statements that end leases. Expects final: what becomes of each lease and its profile; and
+-- visit_now: the visits that it writes.
 ,
 deleted AS (
     DELETE FROM poolsql.leases USING final WHERE leases.id = final.lease_id RETURNING leases.profile_id
@@ -38,7 +39,13 @@ called AS MATERIALIZED (
                 AND cooldowns.host = waiters.host
                 AND cooldowns.until > final.now
           )
-          AND (final.shunned_host IS NULL OR waiters.host IS DISTINCT FROM final.shunned_host)
+          AND NOT EXISTS (
+              SELECT FROM visit_now AS visit
+              JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+              WHERE visit.host = waiters.host
+                AND (outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
+                     OR outcomes.profile_effect IN ('cooldown', 'pause_of_host'))
+          )
         ORDER BY waiters.rank, waiters.id
         LIMIT 1
         FOR UPDATE OF waiters SKIP LOCKED

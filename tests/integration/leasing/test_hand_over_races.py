@@ -292,3 +292,26 @@ def test_a_profile_that_an_operator_is_taking_out_is_handed_to_nobody(
         releasing.result(timeout=10)
     assert holders(desk) == ({} if end is Opened.commit else {desk.only: wait._request.id})
     assert len(lines(desk)) == (end is Opened.commit)
+
+
+@pytest.mark.parametrize("table", ["leases", "profiles"])
+def test_an_end_that_waited_for_a_lock_happens_after_the_wait(
+    desk: Desk, threads: ThreadPoolExecutor, ending: Statement, table: str
+) -> None:
+    """A lease that it hands over then has the whole time to be claimed."""
+    leased = desk.granted()
+    wait = stand(desk)
+    locked = {"leases": leased.lease_id, "profiles": desk.only}[table]
+    with desk.opened() as holding, desk.opened() as releasing:
+        holding.execute(f"SELECT FROM poolsql.{table} WHERE id = %s FOR UPDATE", [locked])
+        ended = threads.submit(begin_release, releasing, leased, ending)
+        desk.wait_until_blocked()
+        let_go = holding.query("SELECT clock_timestamp()")[0][0]
+        holding.commit()
+        ended.result(timeout=10)
+        releasing.commit()
+    (handed,) = desk.leases()
+    assert handed.request_id == wait._request.id
+    assert handed.acquired_at > let_go
+    assert handed.expires_at == handed.acquired_at + CLAIM_TTL
+    assert desk.attempt(leased.lease_id).ended_at > let_go
