@@ -35,16 +35,27 @@ def named(name: str) -> list[str]:
     return [known for known in BENCHMARKS if known == name or known.startswith(f"{name}.")]
 
 
+def at_least_one(given: str) -> int:
+    """A number of rounds, cycles or seconds."""
+    try:
+        number = int(given)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{given} is no whole number from 1 on")
+    return number
+
+
 def main() -> None:
     """Run the benchmarks that are named, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds that count (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each contender in each round")
+    parser.add_argument("--rounds", type=at_least_one, default=ROUNDS, help="rounds that count (default: %(default)s)")
+    parser.add_argument("--seconds", type=at_least_one, default=3, help="for each contender in each round")
     parser.add_argument(
         "--cycles",
-        type=int,
+        type=at_least_one,
         default=endurance.CYCLES,
         help="after how many cycles flat.cycles looks again (default: %(default)s; 1000000 take a quarter of an hour)",
     )
