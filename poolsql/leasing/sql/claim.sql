@@ -14,8 +14,9 @@ gone AS (
     DELETE FROM poolsql.waiters USING lease WHERE waiters.request_id = lease.request_id
 )
 SELECT lease.id AS lease_id, lease.token, lease.ttl, pools.renew, lease.acquired_at, lease.expires_at,
-    lease.deadline_at, lease.deadline_at - clock_timestamp() AS longest, profiles.id AS profile_id, profiles.key AS profile_key, profiles.tags, profiles.seed,
-    profiles.options, profiles.proxy_id, launchers.name AS launcher
+    lease.deadline_at, lease.deadline_at - clock_timestamp() AS longest, profiles.id AS profile_id,
+    profiles.key AS profile_key, profiles.tags, profiles.seed, profiles.options, profiles.proxy_id,
+    launchers.name AS launcher
 FROM lease
 JOIN poolsql.profiles ON profiles.id = lease.profile_id
 JOIN poolsql.launchers ON launchers.id = profiles.launcher_id

@@ -16,5 +16,5 @@ JOIN picked ON picked.id = leased.profile_id
 WHERE profiles.id = leased.profile_id
 RETURNING leased.id AS lease_id, leased.token, leased.ttl, (SELECT renew FROM asked) AS renew,
     (SELECT max_lease FROM asked) AS longest, leased.acquired_at, leased.expires_at, leased.deadline_at,
-    profiles.id AS profile_id, profiles.key AS profile_key, profiles.tags, profiles.seed, profiles.options, profiles.proxy_id, picked.launcher,
-    picked.available_at AS offered_at
+    profiles.id AS profile_id, profiles.key AS profile_key, profiles.tags, profiles.seed, profiles.options,
+    profiles.proxy_id, picked.launcher, picked.available_at AS offered_at

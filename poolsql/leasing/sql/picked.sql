@@ -15,8 +15,8 @@
       AND (profiles.machine IS NULL OR profiles.machine = %(machine)s::text)
       AND (launchers.machines IS NULL OR %(machine)s::text = ANY (launchers.machines))
       AND (launchers.breaker_open_until IS NULL OR launchers.breaker_open_until <= statement_timestamp())
-      -- coalesce keeps the planner from guessing that hardly any profile passes: it would re-plan each call, or read and
-      -- sort the whole pool instead of taking the first from the index.
+      -- coalesce keeps the planner from guessing that hardly any profile passes: it would re-plan each call, or read
+      -- and sort the whole pool instead of taking the first from the index.
       AND coalesce(profiles.tags @> %(tags)s::text[], false)
       AND NOT coalesce(profiles.tags && %(without_tags)s::text[], false)
       AND coalesce(profiles.id = %(profile_id)s::bigint, true)

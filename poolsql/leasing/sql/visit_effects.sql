@@ -1,5 +1,5 @@
--- What visits do to the host and to the profile × host, unless they are successes (forgiven.sql). Follows visited.sql. It is
--- written before anybody can lease the profile again.
+-- What visits do to the host and to the profile × host, unless they are successes (forgiven.sql). Follows visited.sql.
+-- It is written before anybody can lease the profile again.
 host_news AS MATERIALIZED (
     SELECT DISTINCT ON (visit.host) visit.host, visit.outcome, outcomes.host_effect,
         CASE outcomes.host_effect
