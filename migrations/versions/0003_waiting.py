@@ -62,8 +62,8 @@ def upgrade() -> None:
         comment="Checkouts that wait for a profile, each with its place in the line.",
         postgresql_with=HOT_STORAGE,
     )
-    op.create_index("waiters_pool_id_rank_idx", "waiters", ["pool_id", "rank"], unique=False, schema="poolsql")
-    op.create_index("waiters_criteria_rank_idx", "waiters", ["criteria", "rank"], unique=False, schema="poolsql")
+    op.create_index("waiters_pool_id_rank_idx", "waiters", ["pool_id", "rank", "id"], unique=False, schema="poolsql")
+    op.create_index("waiters_criteria_rank_idx", "waiters", ["criteria", "rank", "id"], unique=False, schema="poolsql")
     op.create_table(
         "sticky_keys",
         sa.Column("pool_id", sa.BigInteger(), nullable=False),

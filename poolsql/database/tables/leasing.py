@@ -108,8 +108,8 @@ waiters = Table(
     moment("rank", nullable=False),
     moment("arrived_at", nullable=False),
     moment("gives_up_at", nullable=False),
-    Index("waiters_pool_id_rank_idx", "pool_id", "rank"),
-    Index("waiters_criteria_rank_idx", "criteria", "rank"),
+    Index("waiters_pool_id_rank_idx", "pool_id", "rank", "id"),
+    Index("waiters_criteria_rank_idx", "criteria", "rank", "id"),
     comment="Checkouts that wait for a profile, each with its place in the line.",
     postgresql_with=HOT_STORAGE,
 )

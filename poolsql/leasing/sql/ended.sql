@@ -14,38 +14,48 @@ called AS MATERIALIZED (
     JOIN poolsql.pools ON pools.id = final.pool_id
     JOIN poolsql.launchers ON launchers.id = final.launcher_id
     CROSS JOIN LATERAL (
-        SELECT waiters.id, waiters.request_id, waiters.worker_id, waiters.task, waiters.host, workers.lock_key
+        SELECT waiters.id, waiters.request_id, waiters.worker_id, waiters.task, waiters.host
         FROM poolsql.waiters
-        JOIN poolsql.workers ON workers.id = waiters.worker_id
         WHERE waiters.pool_id = final.pool_id
-          AND waiters.listens
-          AND waiters.gives_up_at > final.now
-          -- A try that was lost on its way may have leased meanwhile: its worker will find that.
-          AND NOT EXISTS (SELECT FROM poolsql.leases WHERE leases.request_id = waiters.request_id)
-          AND workers.waiting_seen_at > final.now - %(ticket_life)s::interval
-          AND profiles.tags @> waiters.tags
-          AND NOT profiles.tags && waiters.without_tags
-          AND (waiters.profile_id IS NULL OR waiters.profile_id = final.profile_id)
-          AND (profiles.machine IS NULL OR profiles.machine = waiters.machine)
-          AND (launchers.machines IS NULL OR waiters.machine = ANY (launchers.machines))
-          AND NOT EXISTS (
-              SELECT FROM poolsql.hosts
-              WHERE hosts.name = waiters.host
-                AND (hosts.stopped_at IS NOT NULL OR hosts.paused_until > final.now)
-          )
-          AND NOT EXISTS (
-              SELECT FROM poolsql.cooldowns
-              WHERE cooldowns.profile_id = final.profile_id
-                AND cooldowns.host = waiters.host
-                AND cooldowns.until > final.now
-          )
-          AND NOT EXISTS (
-              SELECT FROM visit_now AS visit
-              JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
-              WHERE visit.host = waiters.host
-                AND (outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
-                     OR outcomes.profile_effect IN ('cooldown', 'pause_of_host'))
-          )
+          -- One expression, which the planner can't take for rare: it would look at all tickets and sort what is left,
+          -- instead of going along the line until one passes.
+          AND nullif(
+              waiters.listens
+              AND waiters.gives_up_at > final.now
+              AND profiles.tags @> waiters.tags
+              AND NOT profiles.tags && waiters.without_tags
+              AND (waiters.profile_id IS NULL OR waiters.profile_id = final.profile_id)
+              AND (profiles.machine IS NULL OR profiles.machine = waiters.machine)
+              AND (launchers.machines IS NULL OR waiters.machine = ANY (launchers.machines))
+              AND (
+                  SELECT workers.waiting_seen_at > final.now - %(ticket_life)s::interval
+                  FROM poolsql.workers
+                  WHERE workers.id = waiters.worker_id
+              )
+              -- A try that was lost on its way may have leased meanwhile: its worker will find that.
+              AND (SELECT count(*) = 0 FROM poolsql.leases WHERE leases.request_id = waiters.request_id)
+              AND (waiters.host IS NULL OR (
+                  waiters.host NOT IN (
+                      SELECT visit.host
+                      FROM visit_now AS visit
+                      JOIN poolsql.outcomes ON outcomes.outcome = visit.outcome
+                      WHERE visit.host IS NOT NULL
+                        AND (outcomes.host_effect IN ('back_off', 'rate_pause', 'block_pause')
+                             OR outcomes.profile_effect IN ('cooldown', 'pause_of_host'))
+                  )
+                  AND coalesce((
+                      SELECT hosts.stopped_at IS NULL AND coalesce(hosts.paused_until <= final.now, true)
+                      FROM poolsql.hosts
+                      WHERE hosts.name = waiters.host
+                  ), true)
+                  AND coalesce((
+                      SELECT cooldowns.until <= final.now
+                      FROM poolsql.cooldowns
+                      WHERE cooldowns.profile_id = final.profile_id AND cooldowns.host = waiters.host
+                  ), true)
+              )),
+              false
+          ) IS NOT NULL
         ORDER BY waiters.rank, waiters.id
         LIMIT 1
         FOR UPDATE OF waiters SKIP LOCKED
@@ -132,5 +142,9 @@ freed AS (
     WHERE profiles.id = final.profile_id
 )
 SELECT lease_id, outcome, counted, available_at, retired_because,
-    (SELECT pg_notify('poolsql_' || called.lock_key, called.request_id::text) FROM called)::text AS told
+    (
+        SELECT pg_notify('poolsql_' || workers.lock_key, called.request_id::text)
+        FROM called
+        JOIN poolsql.workers ON workers.id = called.worker_id
+    )::text AS told
 FROM final

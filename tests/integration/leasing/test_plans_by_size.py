@@ -9,10 +9,15 @@ import pytest
 from benchmarks.flat import RARE, TAG
 from benchmarks.fleets import BUSY, FILL
 from benchmarks.reap import EXPIRE
+from poolsql.database.statements import Statement
 from poolsql.leasing.checkout import CHECKOUT, CHECKOUT_BY_TAG
 from poolsql.leasing.line import LINE
+from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reaper import BATCH, EXPIRE_FREE
-from tests.fixtures.fleets import Desk
+from poolsql.leasing.reports import PLAIN_SUCCESS, RELEASE, release_parameters
+from poolsql.leasing.tickets import SERVE
+from tests.fixtures.fleets import Desk, name_of
+from tests.integration.leasing.lines import free_unannounced, stand
 from tests.integration.leasing.test_plans import explain
 
 
@@ -66,3 +71,44 @@ def test_a_batch_of_expired_leases_reads_its_own_profiles_only(new_desk: Callabl
     # Nobody compares each lease of the batch with each.
     compared = sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in plan.nodes)
     assert compared <= 10 * BATCH
+
+
+STAND_BEHIND = """
+INSERT INTO poolsql.waiters (
+    request_id, pool_id, worker_id, machine, listens, tags, without_tags, criteria, rank, arrived_at, gives_up_at
+)
+SELECT gen_random_uuid(), pool_id, worker_id, machine, true, tags, without_tags, criteria,
+    rank + make_interval(secs => number), arrived_at, gives_up_at
+FROM poolsql.waiters, generate_series(1, :behind) AS number
+"""
+ANALYZE = "ANALYZE poolsql.waiters"
+BELIEFS = {"nothing": (), "it is empty": ("before",), "it is full": ("after",)}
+
+
+@pytest.mark.parametrize("statement", [PLAIN_SUCCESS, RELEASE, SERVE], ids=["plain success", "release", "look"])
+@pytest.mark.parametrize("believed", BELIEFS)
+@pytest.mark.parametrize("behind", [20, 200, 20_000])
+def test_who_is_first_in_the_line_is_found_without_looking_at_all_others(
+    new_desk: Callable[..., Desk], behind: int, believed: str, statement: Statement
+) -> None:
+    """Whatever the planner believes of a table that is empty at one moment and full at the next."""
+    desk = new_desk()
+    desk.execute("TRUNCATE poolsql.waiters")
+    if "before" in BELIEFS[believed]:
+        desk.execute(ANALYZE)
+    leased = desk.granted()
+    wait = stand(desk)
+    desk.execute(STAND_BEHIND, behind=behind)
+    if "after" in BELIEFS[believed]:
+        desk.execute(ANALYZE)
+    if statement is SERVE:
+        free_unannounced(desk, leased)
+        parameters = desk.request().parameters(desk.worker, in_line=True)
+    else:
+        parameters = release_parameters(name_of(leased), outcome=Outcome.SUCCESS)
+    plan = explain(desk.database, statement, parameters)
+    (line, *_) = [node for node in plan.reading("waiters") if "NULLIF" in node.get("Filter", "")]
+    assert line["Node Type"] == "Index Scan"
+    assert (line["Actual Rows"], line["Rows Removed by Filter"]) == (1, 0)
+    assert any(node.get("Relation Name") == "leases" and node.get("Operation") == "Insert" for node in plan.nodes)
+    wait.leave_line()
