@@ -20,6 +20,7 @@ from poolsql.clocks import elapsed_clock
 from poolsql.database.addresses import readable
 from poolsql.database.failures import Failure, classify, retrying, translate
 from poolsql.database.poolers import Connector
+from poolsql.database.prepared import PreparedStatements, Row
 from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import DatabaseUnavailableError
 from poolsql.settings import Settings
@@ -32,11 +33,6 @@ Result = TypeVar("Result")
 
 FAILURES = (psycopg.Error, DBAPIError, PoolTimeoutError)
 """What the driver and SQLAlchemy raise."""
-
-Row = Any
-"""A named tuple with the columns that the statement returns."""
-
-Cursor = psycopg.RawCursor[Row]
 
 
 class Database:
@@ -86,13 +82,7 @@ class Database:
 
     def run_once(self, statement: Statement, parameters: Parameters) -> Sequence[Row]:
         """Run a hot statement once; the driver's own errors surface."""
-
-        def execute(cursor: Cursor) -> Sequence[Row]:
-            cursor.execute(statement.numbered, statement.in_order(parameters))
-            # Not `cursor.description`, which makes an object of each column to say the same.
-            return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
-
-        return self._on_cursor(execute)
+        return self._on_connection(lambda pooled: _prepared(pooled).run(statement, parameters))
 
     def run_many_once(self, statement: Statement, many: Sequence[Parameters]) -> list[Row]:
         """Run a hot statement for each of the parameters, in one round trip and one transaction; all rows, in order.
@@ -100,11 +90,12 @@ class Database:
         The driver's own errors surface; then nothing was done.
         """
 
-        def execute(cursor: Cursor) -> list[Row]:
+        def execute(pooled: PoolProxiedConnection) -> list[Row]:
+            cursor = psycopg.RawCursor(_driver(pooled), row_factory=namedtuple_row)
             cursor.executemany(statement.numbered, map(statement.in_order, many), returning=True)
             return [row for result in cursor.results() for row in result.fetchall()]
 
-        return self._on_cursor(execute)
+        return self._on_connection(execute)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -161,11 +152,11 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {self.address}>"
 
-    def _on_cursor(self, work: Callable[[Cursor], Result]) -> Result:
+    def _on_connection(self, work: Callable[[PoolProxiedConnection], Result]) -> Result:
         self._refuse_if_closed()
         pooled = self.engine.raw_connection()
         try:
-            return work(psycopg.RawCursor(_driver(pooled), row_factory=namedtuple_row))
+            return work(pooled)
         except BaseException as error:
             # Cut off by Ctrl-C, the connection is in the middle of something that nobody will read.
             if not isinstance(error, psycopg.Error) or self._distrusts(error):
@@ -260,6 +251,14 @@ def _engine(url: URL, pool_size: int) -> Engine:
 
 def _driver(pooled: PoolProxiedConnection) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", pooled.driver_connection)
+
+
+def _prepared(pooled: PoolProxiedConnection) -> PreparedStatements:
+    """What the connection has prepared; kept as long as it is."""
+    statements = pooled.info.get("prepared")
+    if statements is None:
+        statements = pooled.info["prepared"] = PreparedStatements(_driver(pooled))
+    return cast("PreparedStatements", statements)
 
 
 def _failed_once(work: Callable[[], Result], failed: BaseException) -> Callable[[], Result]:

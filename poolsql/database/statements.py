@@ -1,8 +1,8 @@
 """Hot statements: one SQL file each, read once, run on the pooled driver connection.
 
 Going through SQLAlchemy's compiler at each call costs 40 % of the checkout rate, and having psycopg look for the
-parameters of a long text anew a sixth of its time. The text is fixed, so psycopg prepares it on the server after a few
-uses, and a reader sees the statement as Postgres does.
+parameters of a long text anew a sixth of its time. The text is fixed, so it is prepared on the server (`prepared`), and
+a reader sees the statement as Postgres does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Statement:
     Attributes:
         name: For logs and for the reader.
         query: The text as it was written, for SQLAlchemy's `exec_driver_sql`.
-        numbered: The same with ``$1``, ``$2`` … in the place of names, for psycopg's `RawCursor`.
+        numbered: The same with ``$1``, ``$2`` … in the place of names, as the server takes it.
     """
 
     __slots__ = ("_names", "name", "numbered", "query")

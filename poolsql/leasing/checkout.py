@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 import psycopg
 
 from poolsql.clocks import elapsed_clock
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.leasing.floors import floors_of
 from poolsql.leasing.line import LINE, PRIORITY_STEP

@@ -12,7 +12,8 @@ import threading
 from typing import Protocol
 
 from poolsql.clocks import elapsed_clock
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.errors import DatabaseError
 from poolsql.leasing.reports import LeaseName, renew
 from poolsql.leasing.worker import Worker

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from poolsql.clocks import elapsed_clock
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.durations import Duration, parse_duration
 from poolsql.errors import BadInputError, DatabaseError, LaunchFault, LeaseError, LeaseLostError

@@ -11,7 +11,8 @@ from uuid import UUID
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.errors import ConflictError, DatabaseError, LaunchFault, LeaseLostError, UnknownLeaseError
 from poolsql.leasing.line import LINE
@@ -25,7 +26,7 @@ from poolsql.text import clean_json, clean_text
 RENEW = Statement.load("poolsql.leasing", "renew")
 RECORD_VISIT = Statement.load("poolsql.leasing", "record_visit", *VISIT, "recorded")
 RELEASE = Statement.load("poolsql.leasing", "release", *END)
-PLAIN_SUCCESS = Statement.load("poolsql.leasing", "plain_success", "visited", "forgiven", "ended")
+PLAIN_SUCCESS = Statement.load("poolsql.leasing", "plain_success")
 BEGIN_RECLAIM = Statement.load("poolsql.leasing", "begin_reclaim")
 LOOK = Statement.load("poolsql.leasing", "look")
 REFUSE = Statement.load("poolsql.leasing", "refuse")

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.sql import func
 
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.database.tables import cooldowns, launchers, profiles
 from poolsql.errors import BadInputError

@@ -14,7 +14,8 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.errors import BadInputError
 from poolsql.scheduling.misfires import Misfire

@@ -15,8 +15,9 @@ from typing import Any, cast
 import psycopg
 from sqlalchemy import Connection, text
 
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
 from poolsql.database.locks import Lock, try_session_lock, try_transaction_lock, unlock_session
+from poolsql.database.prepared import Row
 from poolsql.database.sessions import keeps_its_session
 from poolsql.database.statements import Parameters, Statement
 

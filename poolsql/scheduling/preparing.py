@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Statement
 from poolsql.database.tables import hosts, launchers, profiles, runs, tasks
 from poolsql.errors import BadInputError, DatabaseUnavailableError

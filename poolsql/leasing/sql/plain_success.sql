@@ -1,21 +1,15 @@
--- End a live lease after a success of which nothing follows but a count: no failure is to be forgiven or remembered, no
--- retirement is due, no operator has said a word about the profile. It does of release.sql what is left then, in half
--- the time, and leaves all other leases alone. Goes on in visited.sql, forgiven.sql and ended.sql.
+-- End a live lease after a success of which nothing follows but a count: no failure is to be forgotten, forgiven or
+-- remembered, no retirement is due, no operator has said a word about the profile, and nobody waits for it. It does of
+-- release.sql what is left then, in half the time, and leaves all other leases alone.
 WITH locked AS MATERIALIZED (
-    SELECT leases.id AS lease_id, leases.token, leases.profile_id, leases.pool_id, leases.worker_id,
-        leases.browser_machine AS machine, leases.task, coalesce(%(host)s::text, leases.host) AS host,
-        outcomes.outcome, outcomes.blames, false AS counted, %(detail)s::text AS detail, 'holder' AS ended_by,
-        leases.acquired_at, leases.browser_state = 'started' AS browser_started, %(stop_rung)s::text AS stop_rung,
-        said.said, leases.visits + said.said::int AS visits,
-        profiles.launcher_id, profiles.proxy_id, profiles.state, profiles.uses + 1 AS uses,
-        0 AS failures, 0 AS crashes, 0 AS losses, 0 AS holds, NULL::timestamptz AS held_until,
-        NULL::text AS retired_because, NULL::text AS pause_because, pools.rest
+    SELECT leases.id, leases.token, leases.profile_id, leases.pool_id, leases.worker_id, leases.browser_machine,
+        leases.browser_state, leases.task, coalesce(%(host)s::text, leases.host) AS host, leases.acquired_at,
+        leases.visits, profiles.launcher_id, profiles.proxy_id, pools.rest,
+        -- A success is written as a visit of its own if it is said, or if nothing was before.
+        %(outcome)s::text IS NOT NULL OR leases.visits = 0 AS said
     FROM poolsql.leases
     JOIN poolsql.profiles ON profiles.id = leases.profile_id
     JOIN poolsql.pools ON pools.id = leases.pool_id
-    JOIN poolsql.outcomes ON outcomes.outcome = 'success'
-    -- A success is written as a visit of its own if it is said, or if nothing was before.
-    CROSS JOIN LATERAL (SELECT %(outcome)s::text IS NOT NULL OR leases.visits = 0 AS said) AS said
     WHERE leases.id = %(lease_id)s
       AND leases.token = %(token)s
       AND leases.state = 'held'
@@ -26,19 +20,60 @@ WITH locked AS MATERIALIZED (
       AND profiles.uses + 1 <> pools.retire_window
       AND coalesce(profiles.uses + 1 < pools.max_uses, true)
       AND coalesce(clock_timestamp() < profiles.judged_from + pools.max_age, true)
+      AND NOT EXISTS (SELECT FROM poolsql.waiters WHERE waiters.pool_id = leases.pool_id)
+      AND NOT EXISTS (
+          SELECT FROM poolsql.hosts
+          WHERE hosts.name = coalesce(%(host)s::text, leases.host)
+            AND hosts.blocks_in_a_row + hosts.limits_in_a_row + hosts.errors_in_a_row > 0
+      )
+      AND NOT EXISTS (
+          SELECT FROM poolsql.cooldowns
+          WHERE cooldowns.profile_id = leases.profile_id AND cooldowns.host = coalesce(%(host)s::text, leases.host)
+      )
     FOR UPDATE OF leases, profiles
 ),
 -- The time once the rows are locked: waiting for them may have taken long.
 final AS MATERIALIZED (
-    SELECT locked.*, moment.now, moment.now + locked.rest AS available_at,
-        CASE WHEN locked.rest > interval '0' THEN 'rest' END AS waits_for
+    SELECT locked.*, moment.now, moment.now + locked.rest AS available_at
     FROM locked
     CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) AS moment
 ),
-visit_now AS MATERIALIZED (
-    SELECT final.lease_id, final.profile_id, final.pool_id, final.worker_id, final.task, NULL::bigint AS task_id,
-        final.host, NULL::text AS url, NULL::int AS status, final.outcome, final.detail,
-        final.acquired_at AS started_at, NULL::bigint AS bytes, NULL::float8 AS retry_after, NULL::jsonb AS evidence
+visited AS (
+    INSERT INTO poolsql.visits (
+        lease_id, profile_id, pool_id, launcher_id, proxy_id, worker_id, task, host, outcome, blames, detail,
+        started_at, ended_at
+    )
+    SELECT id, profile_id, pool_id, launcher_id, proxy_id, worker_id, task, host, 'success', 'nobody',
+        %(detail)s::text, acquired_at, now
     FROM final
-    WHERE final.said
+    WHERE said
 ),
+deleted AS (
+    DELETE FROM poolsql.leases USING final WHERE leases.id = final.id
+),
+attempted AS (
+    INSERT INTO poolsql.attempts (
+        lease_id, token, profile_id, pool_id, launcher_id, proxy_id, worker_id, machine, task, host, outcome, blames,
+        counted, detail, ended_by, started_at, ended_at, browser_started, stop_rung, visits, available_at
+    )
+    SELECT id, token, profile_id, pool_id, launcher_id, proxy_id, worker_id, browser_machine, task, host, 'success',
+        'nobody', false, %(detail)s::text, 'holder', acquired_at, now, browser_state = 'started', %(stop_rung)s::text,
+        visits + said::int, available_at
+    FROM final
+)
+UPDATE poolsql.profiles
+SET available_at = final.available_at,
+    waits_for = CASE WHEN final.rest > interval '0' THEN 'rest' END,
+    consecutive_failures = 0,
+    consecutive_crashes = 0,
+    consecutive_losses = 0,
+    consecutive_holds = 0,
+    uses = profiles.uses + 1,
+    last_outcome = 'success',
+    last_released_at = final.now,
+    last_success_at = final.now,
+    needs_person_since = NULL
+FROM final
+WHERE profiles.id = final.profile_id
+RETURNING final.id AS lease_id, 'success' AS outcome, false AS counted, profiles.available_at,
+    NULL::text AS retired_because

@@ -16,7 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect as connect_raw
 
 from poolsql import Fleet, LeaseLostError, NoProfileAvailableError, Outcome, Pool, Visit
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import DatabaseUnavailableError
 from poolsql.settings import load_settings

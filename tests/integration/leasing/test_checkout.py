@@ -13,7 +13,7 @@ import pytest
 
 from poolsql import Fleet
 from poolsql.clocks import elapsed_clock
-from poolsql.database.engine import Row
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Parameters, Statement
 from poolsql.errors import (
     BadInputError,

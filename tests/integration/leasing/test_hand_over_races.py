@@ -40,12 +40,12 @@ def _only_leases_of_this_test_expire(desk: Desk) -> None:
 
 @pytest.fixture(params=[PLAIN_SUCCESS, RELEASE], ids=["short", "long"])
 def ending(request: pytest.FixtureRequest) -> Statement:
-    """Each statement that a holder's success may end its lease by."""
+    """Each statement that a holder's success may end its lease by while it sees nobody wait."""
     chosen: Statement = request.param
     return chosen
 
 
-def begin_release(session: Opened, granted: Grant, ending: Statement) -> None:
+def begin_release(session: Opened, granted: Grant, ending: Statement = RELEASE) -> None:
     (row,) = session.run(ending, release_parameters(name_of(granted), outcome=Outcome.SUCCESS))
     assert row.outcome == "success"
 
@@ -100,13 +100,13 @@ def test_a_ticket_that_is_left_while_a_release_is_under_way_is_served_by_the_nex
 
 @KEPT_OR_NOT
 def test_of_two_releases_one_hands_over_and_the_other_frees_its_profile(
-    new_desk: NewDesk, end: Callable[[Opened], None], ending: Statement
+    new_desk: NewDesk, end: Callable[[Opened], None]
 ) -> None:
     desk = new_desk(profiles=2)
     first, second = desk.granted(), desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, first, ending)
+        begin_release(releasing, first)
         desk.release(second)  # waits for nobody
         end(releasing)
     assert is_free(desk, second.profile.id)
@@ -124,12 +124,12 @@ def test_of_two_releases_one_hands_over_and_the_other_frees_its_profile(
     assert is_free(desk, second.profile.id) is (end is Opened.commit)
 
 
-def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk, ending: Statement) -> None:
+def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk) -> None:
     desk = new_desk(profiles=2)
     first, second = desk.granted(), desk.granted()
     waits = [stand(desk), stand(desk)]
     with desk.opened() as releasing:
-        begin_release(releasing, first, ending)
+        begin_release(releasing, first)
         desk.release(second)
         releasing.commit()
     ids = [wait._request.id for wait in waits]
@@ -138,12 +138,12 @@ def test_two_releases_serve_two_tickets_in_their_order(new_desk: NewDesk, ending
 
 @KEPT_OR_NOT
 def test_who_leaves_the_line_while_it_is_served_has_the_lease_or_none_was_made(
-    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None], ending: Statement
+    desk: Desk, threads: ThreadPoolExecutor, end: Callable[[Opened], None]
 ) -> None:
     leased = desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, leased, ending)
+        begin_release(releasing, leased)
         leaving = threads.submit(wait.leave_line)
         desk.wait_until_blocked()
         end(releasing)
@@ -238,12 +238,12 @@ def test_a_look_under_way_and_a_release_serve_two_tickets(new_desk: NewDesk, end
     assert sorted(served({"first": first, "second": second})) == ["first", "second"]
 
 
-def test_a_look_passes_over_the_ticket_that_a_release_is_serving(new_desk: NewDesk, ending: Statement) -> None:
+def test_a_look_passes_over_the_ticket_that_a_release_is_serving(new_desk: NewDesk) -> None:
     desk = new_desk(profiles=2)
     unannounced, leased = desk.granted(), desk.granted()
     first, second = stand(desk), stand(desk)
     with desk.opened() as releasing, desk.opened() as looking:
-        begin_release(releasing, leased, ending)
+        begin_release(releasing, leased)
         free_unannounced(desk, unannounced)
         assert begin_look(looking, desk) == [second._request.id]
         looking.commit()
@@ -265,11 +265,11 @@ def test_two_looks_lease_one_free_profile_once(desk: Desk) -> None:
     assert [row.request_id for row in lines(desk)] == [second._request.id]
 
 
-def test_a_newcomer_gets_nothing_while_a_profile_is_being_handed_over(desk: Desk, ending: Statement) -> None:
+def test_a_newcomer_gets_nothing_while_a_profile_is_being_handed_over(desk: Desk) -> None:
     leased = desk.granted()
     wait = stand(desk)
     with desk.opened() as releasing:
-        begin_release(releasing, leased, ending)
+        begin_release(releasing, leased)
         assert desk.grant() is None
         assert desk.grant(priority=5) is None
         releasing.commit()
@@ -295,23 +295,22 @@ def test_a_profile_that_an_operator_is_taking_out_is_handed_to_nobody(
 
 
 @pytest.mark.parametrize("table", ["leases", "profiles"])
+@pytest.mark.parametrize("waits", [False, True], ids=["nobody waits", "somebody waits"])
 def test_an_end_that_waited_for_a_lock_happens_after_the_wait(
-    desk: Desk, threads: ThreadPoolExecutor, ending: Statement, table: str
+    desk: Desk, threads: ThreadPoolExecutor, table: str, waits: bool
 ) -> None:
     """A lease that it hands over then has the whole time to be claimed."""
     leased = desk.granted()
-    wait = stand(desk)
+    wait = stand(desk) if waits else None
     locked = {"leases": leased.lease_id, "profiles": desk.only}[table]
     with desk.opened() as holding, desk.opened() as releasing:
         holding.execute(f"SELECT FROM poolsql.{table} WHERE id = %s FOR UPDATE", [locked])
-        ended = threads.submit(begin_release, releasing, leased, ending)
+        ended = threads.submit(begin_release, releasing, leased, RELEASE if waits else PLAIN_SUCCESS)
         desk.wait_until_blocked()
         let_go = holding.query("SELECT clock_timestamp()")[0][0]
         holding.commit()
         ended.result(timeout=10)
         releasing.commit()
-    (handed,) = desk.leases()
-    assert handed.request_id == wait._request.id
-    assert handed.acquired_at > let_go
-    assert handed.expires_at == handed.acquired_at + CLAIM_TTL
     assert desk.attempt(leased.lease_id).ended_at > let_go
+    handed = [(row.request_id, row.acquired_at > let_go, row.expires_at - row.acquired_at) for row in desk.leases()]
+    assert handed == ([(wait._request.id, True, CLAIM_TTL)] if wait is not None else [])

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from poolsql import clocks
-from poolsql.database.engine import Database, Row
+from poolsql.database.engine import Database
+from poolsql.database.prepared import Row
 from poolsql.database.statements import Parameters
 from poolsql.errors import LeaseLostError
 from poolsql.leasing import checkout, keeper, lease, waiting
