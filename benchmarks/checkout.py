@@ -16,6 +16,7 @@ from benchmarks.fleets import address, filled_pool
 from benchmarks.pgbench import pgbench
 from benchmarks.report import Case, Goal
 from benchmarks.rounds import take_turns
+from benchmarks.upkeep import upkeep
 from poolsql import Fleet, connect
 from poolsql.database.addresses import database_address
 from poolsql.database.sessions import connection_arguments
@@ -49,7 +50,7 @@ def run(fleet: Fleet, *, rounds: int, seconds: float) -> Iterator[Case]:
 
 
 def measure(fleet: Fleet, *, profiles: int, busy: int, clients: int, rounds: int, seconds: float) -> Case:
-    """All contenders on one pool."""
+    """All contenders on one pool, which a daemon's housekeeping keeps up meanwhile."""
     pool = filled_pool(fleet, profiles=profiles, busy=busy)
     url = address(fleet)
     contenders: dict[str, Callable[[], float]] = {
@@ -57,7 +58,7 @@ def measure(fleet: Fleet, *, profiles: int, busy: int, clients: int, rounds: int
         "raw_psycopg": lambda: cycles_per_second(raw, (url, pool.id), clients=clients, seconds=seconds),
         "pgbench": lambda: pgbench(url, pool.id, clients=clients, seconds=seconds),
     }
-    with ExitStack() as servers:
+    with ExitStack() as servers, upkeep(fleet):
         if redis_is_here():
             contenders |= _on_redis(servers, profiles=profiles, busy=busy, clients=clients, seconds=seconds)
         figures = take_turns(contenders, rounds=rounds)
