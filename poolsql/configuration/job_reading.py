@@ -20,7 +20,7 @@ from poolsql.scheduling.targets import TargetSource
 from poolsql.scheduling.zones import find_zone
 from poolsql.scraping.handlers import load_handler
 from poolsql.scraping.steps import PageSteps
-from poolsql.scraping.targets import read_url_file
+from poolsql.targets import read_url_file
 from poolsql.text import did_you_mean
 
 FIRING_KEYS = ("pool", "schedule", "zone", "misfire", "misfire_grace", "overlap")

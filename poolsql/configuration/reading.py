@@ -20,8 +20,8 @@ from poolsql.fleet.browsers import build_launcher
 from poolsql.leasing.checks import checked_proxy_server, checked_secret
 from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import LauncherRow
-from poolsql.scraping.targets import parse_target
 from poolsql.settings import Settings, is_secret_reference, process_settings
+from poolsql.targets import parse_target
 from poolsql.text import did_you_mean
 
 TABLES = ("pools", "launchers", "proxies", "profiles", "hosts", "jobs")

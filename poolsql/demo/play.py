@@ -30,8 +30,8 @@ from poolsql.fleet.pool import Pool
 from poolsql.hosts import is_loopback
 from poolsql.launchers.local.executable import find_executable
 from poolsql.scraping import tasks
-from poolsql.scraping.targets import Target, parse_target, read_url_file
 from poolsql.settings import process_settings
+from poolsql.targets import Target, parse_target, read_url_file
 
 PROFILES = 6
 WORKERS = 2

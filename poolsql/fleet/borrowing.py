@@ -15,6 +15,7 @@ from typing import Any
 
 from poolsql.durations import Duration, parse_duration
 from poolsql.errors import (
+    DatabaseUnavailableError,
     LauncherError,
     LaunchFailedError,
     LaunchFault,
@@ -82,7 +83,24 @@ class Borrowing:
         """Lease what is free now, up to a number."""
         runtime = self.runtime
         grants = checkout_many(runtime.database, runtime.worker, self._request, number)
-        return [lease for lease in map(self._lease, grants) if lease is not None]
+        return [self._held(grant) for grant in grants]
+
+    def lease_up_to(self, number: int) -> list[Lease]:
+        """Wait for the first one as `lease` does, then add what is free at that moment, up to a number.
+
+        The first one is not lost to what happens to the others: a database that goes away meanwhile leaves it alone.
+        """
+        first = self.lease()
+        if number == 1:
+            return [first]
+        try:
+            return [first, *self.lease_many(number - 1)]
+        except DatabaseUnavailableError as error:
+            log.warning("lease %d stays the only one of %d that were asked for: %s", first.id, number, error)
+            return [first]
+        except BaseException:
+            first.release(Outcome.CANCELLED, detail="the checkout that it was a part of failed")
+            raise
 
     def try_once(self) -> Lease | None:
         """Lease a profile if one is free or was handed over; else reap: a dead holder may be all that is in the way."""

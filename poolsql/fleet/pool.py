@@ -19,6 +19,7 @@ from poolsql.leasing.policy import PoolPolicy
 from poolsql.leasing.registry import PoolRow
 from poolsql.leasing.status import PoolStatus, pool_status
 from poolsql.leasing.stickiness import checked_sticky_key
+from poolsql.targets import host_name
 from poolsql.text import clean_text
 
 MOST_AT_ONCE = 1000
@@ -64,8 +65,8 @@ class Pool:
 
         Args:
             task: What it is for, in your own words.
-            host: The target site (name, plus port when it is not the scheme's default): profiles that cool down on
-                it are passed over, and a paused or stopped host gets none.
+            host: The target site, by its name (plus port when it is not the scheme's default) or an address of it:
+                profiles that cool down on it are passed over, and a paused or stopped host gets none.
             tags: The profile must carry all of these.
             without_tags: The profile must carry none of these.
             profile_id: Only this profile.
@@ -128,11 +129,7 @@ class Pool:
             priority=priority,
             wait=wait,
         )
-        leases = borrowing.lease_many(asked)
-        if leases:
-            return leases
-        first = borrowing.lease()
-        return [first, *(borrowing.lease_many(asked - 1) if asked > 1 else [])]
+        return borrowing.lease_many(asked) or borrowing.lease_up_to(asked)
 
     lease = checkout
     """`checkout` as a ``with`` block reads it.
@@ -257,7 +254,7 @@ class Pool:
         request = Request(
             pool_id=self._row.id,
             task=clean_text(task, limit=LONGEST_NAME) if task is not None else None,
-            host=checked_name(host, "host") if host is not None else None,
+            host=host_name(checked_name(host, "host")) if host is not None else None,
             tags=checked_names(tags, "tag"),
             without_tags=checked_names(without_tags, "tag"),
             profile_id=checked_id(profile_id, "profile_id") if profile_id is not None else None,

@@ -22,7 +22,7 @@ from poolsql.leasing.keeper import Keeper
 from poolsql.leasing.presence import Presence
 from poolsql.leasing.reaper import Reaped, Reaper
 from poolsql.leasing.stickiness import StickyKey
-from poolsql.leasing.tickets import Tickets
+from poolsql.leasing.tickets import FLEET_IS_CLOSED, Tickets
 from poolsql.leasing.waiting import Wait
 from poolsql.leasing.worker import Worker, holders_on, register, sign_off
 from poolsql.settings import Settings
@@ -73,7 +73,7 @@ class Runtime:
         """
         with self._lock:
             if self._closed:
-                raise BadInputError("this fleet is closed; connect anew")
+                raise BadInputError(FLEET_IS_CLOSED)
             if self._worker is None:
                 me = identify(os.getpid())
                 worker = Worker(
@@ -109,7 +109,7 @@ class Runtime:
         with self._lock:
             tickets, presence = self._tickets, self._presence
         if tickets is None or presence is None:
-            raise BadInputError("this fleet is closed; connect anew")
+            raise BadInputError(FLEET_IS_CLOSED)
         return Wait(
             self.database,
             worker,

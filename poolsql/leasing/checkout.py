@@ -49,7 +49,8 @@ class Request:
     @property
     def criteria(self) -> int:
         """A hash of what is asked for; requests that ask for the same wait in one line."""
-        asked = (self.pool_id, self.host, sorted(self.tags), sorted(self.without_tags), self.profile_id)
+        tags, without_tags = sorted(set(self.tags)), sorted(set(self.without_tags))
+        asked = (self.pool_id, self.host, tags, without_tags, self.profile_id)
         return int.from_bytes(blake2b(repr(asked).encode(), digest_size=8).digest(), signed=True)
 
     def parameters(self, worker: Worker, *, in_line: bool = False) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from poolsql.leasing.keeper import Keeper
 from poolsql.leasing.outcomes import Outcome, StartVerdict, Verdict, verdict_of
 from poolsql.leasing.reports import Attempt, LeaseName, Visit
 from poolsql.leasing.worker import Worker
+from poolsql.targets import host_name
 
 log = logging.getLogger(__name__)
 
@@ -204,17 +205,19 @@ class Lease:
         Args:
             outcome: Default: the worst of the recorded visits, or a success when there is none.
             detail: What happened, in words.
-            host: The target site, when it is not the one that the checkout named.
+            host: The target site or an address of it, when it is not the one that the checkout named.
             retry_after: How long the site told to wait; obeyed in full.
             stop_rung: How the browser was *proven* stopped, when one was started through this lease.
             hold: False: the outcome must not hold this profile.
             pause_because: Pause the profile with this reason.
 
         Raises:
+            BadInputError: The outcome, host or duration cannot be right; the lease is held as before.
             LeaseLostError: The lease was not live any more; the report is recorded as refused.
             DatabaseUnavailableError: The database stayed away beyond the lease's longest time.
         """
         said = checked_outcome(outcome)
+        host = host_name(host) if host is not None else None
         seconds = None if retry_after is None else parse_duration(retry_after, name="retry_after").total_seconds()
         self._refuse_if_inherited()
         with self._reporting:

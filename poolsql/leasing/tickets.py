@@ -17,7 +17,7 @@ from uuid import UUID
 from poolsql.clocks import elapsed_clock
 from poolsql.database.engine import Database
 from poolsql.database.statements import Statement
-from poolsql.errors import DatabaseError
+from poolsql.errors import BadInputError, DatabaseError
 from poolsql.leasing.checkout import Request
 from poolsql.leasing.worker import Worker
 
@@ -29,6 +29,8 @@ SERVE = Statement.load("poolsql.leasing", "asked", "from_pool", "picked", "serve
 SERVE_NAMED = Statement.load("poolsql.leasing", "asked", "from_profile", "picked", "served")
 NEXT_FREE = Statement.load("poolsql.leasing", "next_free")
 WITHDRAW = Statement.load("poolsql.leasing", "withdraw")
+
+FLEET_IS_CLOSED = "this fleet is closed; connect anew"
 
 LOOK_EVERY = 1.0
 """Seconds between two looks for profiles that nobody hands over; also how often tickets are kept good."""
@@ -82,10 +84,13 @@ class Tickets:
         """Stand in the line for `seconds`, from the moment on that was `waited` seconds ago.
 
         Raises:
+            BadInputError: The fleet was closed meanwhile.
             DatabaseUnavailableError: The database could not be reached.
         """
         ticket = Ticket(request)
         with self._changed:
+            if self._closed:
+                raise BadInputError(FLEET_IS_CLOSED)
             self._tickets[request.id] = ticket
         parameters = {**request.parameters(self._worker), "seconds": seconds, "waited": waited, "listens": listens}
         try:

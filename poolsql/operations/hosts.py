@@ -16,7 +16,7 @@ from poolsql.durations import Duration, parse_duration
 from poolsql.errors import BadInputError
 from poolsql.leasing import audit
 from poolsql.operations.names import unknown_name
-from poolsql.scraping.targets import host_name
+from poolsql.targets import host_name
 from poolsql.text import clean_text
 
 

@@ -12,7 +12,7 @@ from poolsql.database.statements import Statement
 from poolsql.durations import format_duration
 from poolsql.leasing.status import NO_REQUEST
 from poolsql.operations.names import find_profile
-from poolsql.scraping.targets import host_name
+from poolsql.targets import host_name
 from poolsql.text import clean_text
 
 WHY = Statement.load("poolsql.leasing", "judged", end=("poolsql.operations", "why"))

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from poolsql.database.engine import Database
 from poolsql.database.failures import Failure, classify
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import Target, bare_address, parse_target, read_url_file
+from poolsql.targets import Target, bare_address, parse_target, read_url_file
 from poolsql.text import clean_json, clean_text, did_you_mean
 
 COLUMNS = ("url", "profile", "seed", "parameters")

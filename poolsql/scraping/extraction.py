@@ -20,7 +20,7 @@ from poolsql.errors import BadInputError, PoolsqlError
 from poolsql.leasing.checks import checked_name
 from poolsql.scraping.numbers import DecimalMark, NotANumberError, read_decimal, read_integer
 from poolsql.scraping.selectors import checked_selector
-from poolsql.scraping.targets import parse_target
+from poolsql.targets import parse_target
 from poolsql.text import clean_json, did_you_mean
 
 Choice = TypeVar("Choice", bound=StrEnum)

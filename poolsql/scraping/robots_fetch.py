@@ -11,7 +11,7 @@ import requests
 from poolsql.deadlines import Deadline, finish_within
 from poolsql.retry_after import parse_retry_after
 from poolsql.scraping.robots import MAX_ROBOTS_BYTES, RobotsRules, decode_robots
-from poolsql.scraping.targets import parse_target
+from poolsql.targets import parse_target
 from poolsql.text import clean_text
 from poolsql.version import package_version
 

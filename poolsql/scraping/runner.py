@@ -31,9 +31,9 @@ from poolsql.scraping.robots import RobotsAccess
 from poolsql.scraping.robots_cache import KnownRobots, RobotsCache
 from poolsql.scraping.runner_options import RunnerOptions
 from poolsql.scraping.states import TaskState
-from poolsql.scraping.targets import origin
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler, Seen, visit
+from poolsql.targets import origin
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from poolsql.leasing.parts import VISIT
 from poolsql.leasing.reports import Visit, cleaned
 from poolsql.scraping.retries import MOST_TRIES, Next
 from poolsql.scraping.states import RunState, TaskState
-from poolsql.scraping.targets import Target
+from poolsql.targets import Target
 
 _HERE = "poolsql.scraping"
 CLAIM_TASK = Statement.load(_HERE, "claim_task")

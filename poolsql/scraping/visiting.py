@@ -20,8 +20,8 @@ from poolsql.fleet.session import AsyncSession
 from poolsql.leasing.outcomes import Outcome, Verdict
 from poolsql.scraping.classification import PROBE_SELECTORS, PageFacts, classify_page
 from poolsql.scraping.steps import DEFAULT_WAIT_UNTIL, WaitUntil
-from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import Task
+from poolsql.targets import parse_target
 from poolsql.text import clean_json
 
 Handler = Callable[[AsyncSession, Task], Awaitable[Mapping[str, Any]]]

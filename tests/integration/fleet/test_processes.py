@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,7 +14,15 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.engine import URL
 
-from poolsql import DatabaseUnavailableError, Fleet, LeaseLostError, NoProfileAvailableError, Pool, connect
+from poolsql import (
+    BadInputError,
+    DatabaseUnavailableError,
+    Fleet,
+    LeaseLostError,
+    NoProfileAvailableError,
+    Pool,
+    connect,
+)
 from poolsql.database.engine import Database
 from tests.fixtures.browsers import BrowserHome, Ledger, Site, make_pool, processes_that_mention
 from tests.fixtures.conditions import until
@@ -129,6 +138,18 @@ def test_two_fleets_in_one_process_are_two_workers(new_fleet: Any, database: Dat
             two.pool(pool.name).checkout()
     ended = {worker.id: worker.ended_at for worker in Ledger(database, pool).workers() if worker.id in workers}
     assert sorted(moment is not None for moment in ended.values()) == [False, True]
+
+
+def test_a_checkout_that_waits_when_its_fleet_is_closed_says_so(new_fleet: Any, database: Database) -> None:
+    one, two = new_fleet(), new_fleet()
+    pool = make_pool(one)
+    with two.pool(pool.name).lease(), ThreadPoolExecutor() as threads:
+        waiting = threads.submit(pool.checkout, wait=60)
+        until(lambda: Ledger(database, pool).waiters())
+        one.close()
+        with pytest.raises(BadInputError, match="this fleet is closed"):
+            waiting.result(timeout=10)
+        assert Ledger(database, pool).waiters() == []
 
 
 def test_closing_a_fleet_ends_what_it_lent(

@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from poolsql import Fleet
+from poolsql import Fleet, Pool
 from poolsql.clocks import elapsed_clock
 from poolsql.database.prepared import Row
 from poolsql.database.statements import Parameters, Statement
@@ -22,7 +22,8 @@ from poolsql.errors import (
     LeaseLostError,
     NoProfileAvailableError,
 )
-from poolsql.leasing.checkout import CHECKOUT, CLAIM, checkout, checkout_many, record_miss
+from poolsql.fleet import borrowing
+from poolsql.leasing.checkout import CHECKOUT, CLAIM, Grant, checkout, checkout_many, record_miss
 from poolsql.leasing.registry import define_launcher
 from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk, FaultyDatabase
@@ -337,6 +338,39 @@ def test_several_through_the_public_door(fleet: Fleet) -> None:
 
 
 WAITING = Statement("waiting", "SELECT 1 FROM poolsql.waiters")
+
+
+@pytest.fixture
+def pool_whose_others_fail(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, failure: Exception) -> Pool:
+    """A pool in which a checkout of several waits for its first one, and fails at the others."""
+    pool = fleet.define_pool("first-of-several")
+    fleet.define_launcher("first-of-several")
+    pool.add_profile("first-of-several", launcher="first-of-several", exist_ok=True)
+    answers: list[Exception | None] = [None, failure]
+
+    def first_nothing_then_the_failure(*_: Any) -> list[Grant]:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        return []
+
+    monkeypatch.setattr(borrowing, "checkout_many", first_nothing_then_the_failure)
+    return pool
+
+
+@pytest.mark.parametrize("failure", [DatabaseUnavailableError("the server went away, says the test")])
+def test_a_database_that_goes_away_leaves_the_first_of_several(pool_whose_others_fail: Pool) -> None:
+    (first,) = pool_whose_others_fail.checkout_many(3)
+    first.check()
+    first.release()
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("a mistake of ours, says the test")])
+def test_a_mistake_among_several_keeps_none_of_them(pool_whose_others_fail: Pool) -> None:
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        pool_whose_others_fail.checkout_many(3)
+    counts = pool_whose_others_fail.status().counts
+    assert counts == {"available": 1}
 
 
 @pytest.mark.parametrize("number", [0, -1, 1001, 1.5, True, "2", None])

@@ -24,9 +24,9 @@ from poolsql.scraping import tasks
 from poolsql.scraping.extraction import Field, extract
 from poolsql.scraping.runner import Runner
 from poolsql.scraping.runner_options import RunnerOptions
-from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import Task
 from poolsql.scraping.visiting import Handler
+from poolsql.targets import parse_target
 from tests.fixtures.conditions import until
 
 ONLY_LOCAL = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"

@@ -14,8 +14,8 @@ from poolsql.leasing.outcomes import Outcome
 from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
 from poolsql.scraping.retries import Next, RetryPolicy
-from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import Task
+from poolsql.targets import parse_target
 from tests.fixtures.fleets import Desk
 
 

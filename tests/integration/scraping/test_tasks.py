@@ -18,8 +18,8 @@ from poolsql.leasing.reports import Visit
 from poolsql.scraping import tasks
 from poolsql.scraping.retries import Next
 from poolsql.scraping.states import TaskState
-from poolsql.scraping.targets import parse_target
 from poolsql.scraping.tasks import ATTACH_LEASE, CLAIM_TASK, FINISH_TASK, PUT_TASK_BACK
+from poolsql.targets import parse_target
 from tests.fixtures.fleets import Desk, FaultyDatabase
 from tests.integration.scraping.runs import NewDesk, new_run, unique_host
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from poolsql.errors import BadInputError
-from poolsql.scraping.targets import MAX_URL_LENGTH, host_name, origin, parse_target, read_url_file
+from poolsql.targets import MAX_URL_LENGTH, host_name, origin, parse_target, read_url_file
 
 
 @pytest.mark.parametrize(
