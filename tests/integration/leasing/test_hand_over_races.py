@@ -21,16 +21,10 @@ from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk, Opened, name_of
 from tests.integration.leasing.lines import free_unannounced, lines, served, stand, tell
 
-pytestmark = pytest.mark.usefixtures("no_leaked_locks")
+pytestmark = pytest.mark.usefixtures("no_leaked_locks", "no_looks")
 
 NewDesk = Callable[..., Desk]
 KEPT_OR_NOT = pytest.mark.parametrize("end", [Opened.commit, Opened.roll_back], ids=["it passes", "it fails"])
-
-
-@pytest.fixture(autouse=True)
-def _looks_are_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
-    monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
 
 
 @pytest.fixture(autouse=True)

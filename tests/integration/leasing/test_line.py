@@ -17,16 +17,9 @@ from tests.fixtures.conditions import until
 from tests.fixtures.fleets import Desk, FaultyDatabase
 from tests.integration.leasing.lines import free_unannounced, lines, served, stand
 
-pytestmark = pytest.mark.usefixtures("no_leaked_locks")
+pytestmark = pytest.mark.usefixtures("no_leaked_locks", "no_looks")
 
 NewDesk = Callable[..., Desk]
-
-
-@pytest.fixture(autouse=True)
-def _only_releases_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking would hide what a release did not do."""
-    monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
-    monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
 
 
 def test_a_release_hands_its_profile_to_who_came_first(desk: Desk) -> None:

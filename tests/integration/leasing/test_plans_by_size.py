@@ -85,6 +85,7 @@ ANALYZE = "ANALYZE poolsql.waiters"
 BELIEFS = {"nothing": (), "it is empty": ("before",), "it is full": ("after",)}
 
 
+@pytest.mark.usefixtures("no_looks")
 @pytest.mark.parametrize("statement", [RELEASE, SERVE], ids=["release", "look"])
 @pytest.mark.parametrize("believed", BELIEFS)
 @pytest.mark.parametrize("behind", [20, 200, 20_000])

@@ -21,7 +21,6 @@ from sqlalchemy.engine import URL
 
 from poolsql.database.engine import Database
 from poolsql.leasing import presence as module
-from poolsql.leasing import tickets
 from poolsql.leasing.presence import CHANNEL, Presence, present_keys
 from poolsql.leasing.worker import Worker
 from poolsql.settings import Settings
@@ -118,11 +117,10 @@ def test_a_lost_connection_is_made_anew_and_says_so(
     assert second not in {None, first}
 
 
+@pytest.mark.usefixtures("no_looks")
 def test_what_is_handed_over_while_nobody_listens_is_found_at_the_next_connection(
-    desk: Desk, new_presence: NewPresence, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, new_presence: NewPresence, threads: ThreadPoolExecutor
 ) -> None:
-    monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
-    monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
     presence = new_presence(desk.worker, called=desk.tickets.call)
     assert presence.listens()
     leased = desk.granted()
