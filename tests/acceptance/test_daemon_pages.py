@@ -17,7 +17,7 @@ EXTRACT = '{ title = "title", heading = { css = "h1, h2, h3, h4, h5, h6", requir
     ("pages", "seconds"),
     [
         pytest.param(20, 120.0, id="20 pages"),
-        pytest.param(300, 600.0, id="300 pages", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+        pytest.param(300, 900.0, id="300 pages", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
     ],
 )
 def test_two_daemons_share_two_scheduled_jobs(
