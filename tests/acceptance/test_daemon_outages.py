@@ -74,7 +74,7 @@ def end(daemons: Daemons, daemon: Program) -> None:
     ("policy", "away", "answered"),
     [
         pytest.param({"ttl": "15s"}, 0.0, AWAY, id="answered while it is away"),
-        pytest.param({"ttl": "15s"}, 0.0, BACK, id="answered when it is back"),
+        pytest.param({"ttl": "15s"}, 0.0, BACK, id="answered when it is back", marks=pytest.mark.slow),
         pytest.param({}, 20.0, AWAY, id="20 s of 90", marks=pytest.mark.slow),
     ],
 )
@@ -107,7 +107,7 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(
     ("policy", "away", "stopped_within", "answered"),
     [
         pytest.param({"ttl": "6s"}, 0.0, 30.0, AWAY, id="answered while it is away"),
-        pytest.param({"ttl": "6s"}, 0.0, 30.0, BACK, id="answered when it is back"),
+        pytest.param({"ttl": "6s"}, 0.0, 30.0, BACK, id="answered when it is back", marks=pytest.mark.slow),
         pytest.param({}, 300.0, 120.0, BACK, id="5 min of 90 s", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )

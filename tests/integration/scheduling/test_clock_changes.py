@@ -56,7 +56,7 @@ def start_daemon(clock: MovedClock, tmp_path: Path) -> Iterator[Start]:
     "changes_at",
     [
         pytest.param(datetime(2026, 10, 25, 1, 0, tzinfo=UTC), id="an hour occurs twice"),
-        pytest.param(datetime(2027, 3, 28, 1, 0, tzinfo=UTC), id="an hour is skipped"),
+        pytest.param(datetime(2027, 3, 28, 1, 0, tzinfo=UTC), id="an hour is skipped", marks=pytest.mark.slow),
     ],
 )
 def test_two_daemons_fire_each_instant_once_through_the_change(
