@@ -14,6 +14,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from poolsql.deadlines import Deadline, finish_within
 from poolsql.errors import BadInputError, LauncherError, LaunchFault
 from poolsql.launchers.rest.options import TOKEN, Action, RestOptions
+from poolsql.launchers.rest.refusals import Refusal
 from poolsql.launchers.rest.templates import Value
 from poolsql.redaction import redact
 from poolsql.retry_after import parse_retry_after
@@ -29,9 +30,6 @@ _QUOTED = 200
 """Characters of an answer that an error repeats."""
 
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_NOT_RUNNING = re.compile(
-    r"(?i)(?<![a-z])(?:(?:not|isn't)[ _-]?(?:running|active|started|open)|already[ _-]?(?:stopped|closed))(?![a-z])"
-)
 
 
 class ApiError(LauncherError):
@@ -44,7 +42,7 @@ class ApiError(LauncherError):
         in_flight: Whether the API may still be at it, because nobody waited for its answer to the end.
         retry_after: Seconds that the API asked to wait before the next request.
         status: The answer's HTTP status; None when no answer came.
-        not_running: Whether the answer says that the profile's browser does not run, or that there is no such profile.
+        refusal: What the answer says; None when there was none, or nothing is known about it.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class ApiError(LauncherError):
         in_flight: bool = False,
         retry_after: float | None = None,
         status: int | None = None,
-        not_running: bool = False,
+        refusal: Refusal | None = None,
     ) -> None:
         super().__init__(redact(message))
         self.fault = fault
@@ -66,7 +64,12 @@ class ApiError(LauncherError):
         self.in_flight = in_flight
         self.retry_after = retry_after
         self.status = status
-        self.not_running = not_running
+        self.refusal = refusal
+
+    @property
+    def not_running(self) -> bool:
+        """Whether the answer says that the profile's browser does not run, or that there is no such profile."""
+        return self.refusal in {Refusal.NOT_RUNNING, Refusal.NOT_FOUND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,14 @@ class _Received:
     headers: Mapping[str, str]
     body: bytes
 
+    def text(self) -> str:
+        """The start of its body."""
+        return self.body[:_READ_FOR_QUOTE].decode("utf-8", "replace")
+
     def quoted(self) -> str:
         """The start of its body as the end of a message, without secrets."""
         # First hidden, then cut: half a secret would not be recognised.
-        text = redact(clean_text(self.body[:_READ_FOR_QUOTE].decode("utf-8", "replace")))
-        text = " ".join(text.split())[:_QUOTED]
+        text = " ".join(redact(clean_text(self.text())).split())[:_QUOTED]
         return f"; it says: {text}" if text else ""
 
 
@@ -181,60 +187,32 @@ class Api:
             ) from None
         problem = rule.problem(data)
         if problem is not None:
-            raise ApiError(
-                f"{place}: answered {status}, but {problem}{received.quoted()}",
-                may_have_acted=True,
-                status=status,
-                not_running=_says_not_running(received),
-            )
+            raise self._refused(place, received, problem)
         return data
 
-    def _refused(self, place: str, received: _Received) -> ApiError:
-        status, quoted = received.status, received.quoted()
-        base_url = self._options.base_url
+    def _refused(self, place: str, received: _Received, problem: str | None = None) -> ApiError:
+        """The error for an answer whose status is not good, or that has a `problem` inside."""
+        status, base_url = received.status, self._options.base_url
+        refusal = self._options.errors.refusal(status, received.text())
         wait = parse_retry_after(received.headers.get("Retry-After"), date=received.headers.get("Date"))
         retry_after = wait.total_seconds() if wait is not None else None
-        told = f"{place}: answered {status}"
-        match status:
-            case 401 | 403:
-                return ApiError(f"{told}: token refused; check the launcher's token{quoted}", status=status)
-            case 404 | 410:
-                return ApiError(
-                    f"{told}: there is no profile of this id; if that is so for every profile, check the base URL "
-                    f"{base_url}{quoted}",
-                    fault=LaunchFault.PROFILE,
-                    status=status,
-                    not_running=True,
-                )
-            case 409 | 423:
-                return ApiError(
-                    f"{told}: the profile is in use elsewhere; close its browser there{quoted}",
-                    fault=LaunchFault.PROFILE,
-                    status=status,
-                    not_running=_says_not_running(received),
-                )
-            case 408 | 429:
-                asked = f", and asks to wait {retry_after:.0f} s" if retry_after is not None else ""
-                return ApiError(
-                    f"{told}: too many requests{asked}{quoted}", retry=True, retry_after=retry_after, status=status
-                )
-            case _ if status >= 500:
-                return ApiError(
-                    f"{told}: the product has a fault of its own{quoted}",
-                    retry=True,
-                    may_have_acted=True,
-                    retry_after=retry_after,
-                    status=status,
-                )
-            case _:
+        told = f"{place}: answered {status}" + (f", but {problem}" if problem is not None else "")
+        if refusal is None:
+            if problem is None:
                 redirects = 300 <= status < 400
                 remedy = f"check the base URL {base_url}" if redirects else "check the launcher's paths and bodies"
-                return ApiError(
-                    f"{told}: not what the launcher expects; {remedy}{quoted}",
-                    may_have_acted=status < 300,
-                    status=status,
-                    not_running=_says_not_running(received),
-                )
+                told = f"{told}: not what the launcher expects; {remedy}"
+            return ApiError(f"{told}{received.quoted()}", may_have_acted=status < 300, status=status)
+        asked = f", and asks to wait {retry_after:.0f} s" if retry_after is not None else ""
+        return ApiError(
+            f"{told}: {refusal.explained(base_url)}{asked}{received.quoted()}",
+            fault=refusal.fault,
+            retry=refusal.retry,
+            may_have_acted=refusal in {Refusal.FAULT, Refusal.PROXY},
+            retry_after=retry_after,
+            status=status,
+            refusal=refusal,
+        )
 
 
 def _send(method: str, url: str, headers: Mapping[str, str], body: Json, limit: Deadline) -> _Received:
@@ -279,8 +257,3 @@ def _timed_out(error: Exception) -> bool:
 def _cause(error: Exception) -> str:
     # requests wraps what happened in "Max retries exceeded …", though nothing is tried twice there.
     return str(getattr(error.args[0], "reason", error) if error.args else error)
-
-
-def _says_not_running(received: _Received) -> bool:
-    text = received.body[:_READ_FOR_QUOTE].decode("utf-8", "replace")
-    return _NOT_RUNNING.search(text) is not None

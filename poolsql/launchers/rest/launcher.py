@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from poolsql.clocks import elapsed_clock
 from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError, LauncherError, LaunchFailedError, LaunchFault, StopNotProvenError
+from poolsql.launchers.addresses import is_gone, is_on_this_machine
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopReport
-from poolsql.launchers.rest.addresses import is_gone, is_on_this_machine
 from poolsql.launchers.rest.answers import BrowserState
 from poolsql.launchers.rest.api import Api
 from poolsql.launchers.rest.options import ID, path_problem

@@ -9,6 +9,7 @@ from typing import Any
 
 from poolsql.errors import BadInputError
 from poolsql.launchers.rest.answers import JsonPath, StatusRule, SuccessRule
+from poolsql.launchers.rest.refusals import ErrorRules
 from poolsql.launchers.rest.templates import JsonTemplate, Template, Value
 from poolsql.settings import is_secret_reference
 from poolsql.text import did_you_mean
@@ -62,6 +63,8 @@ class RestOptions:
     status_rule: StatusRule | None
     cdp_url: JsonPath
     """Where the browser's address is in the answer of a start."""
+    errors: ErrorRules
+    """What its refusals mean."""
     request_timeout: float
     """Seconds for one request, its answer included."""
     start_timeout: float

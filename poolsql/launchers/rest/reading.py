@@ -13,6 +13,7 @@ from poolsql.errors import BadInputError
 from poolsql.launchers.rest.answers import BrowserState, JsonPath, StatusRule, SuccessRule
 from poolsql.launchers.rest.options import HEADLESS, ID, TOKEN, Action, Header, RestOptions, value_problem
 from poolsql.launchers.rest.presets import load_preset, with_preset
+from poolsql.launchers.rest.refusals import ErrorRules, Refusal
 from poolsql.launchers.rest.templates import JsonTemplate, Template, Value
 from poolsql.settings import is_secret_reference
 from poolsql.text import did_you_mean
@@ -20,7 +21,7 @@ from poolsql.text import did_you_mean
 Read = TypeVar("Read")
 
 _KNOWN = (
-    "preset", "base_url", "token", "headers", "start", "stop", "status", "cdp_url", "headless", "variables",
+    "preset", "base_url", "token", "headers", "start", "stop", "status", "cdp_url", "errors", "headless", "variables",
     "request_timeout", "start_timeout",
 )  # fmt: skip
 _KNOWN_OF_ACTION = ("method", "path", "body", "success")
@@ -69,6 +70,7 @@ class _Reader:
         start, stop = (self._action(name, given.get(name)) for name in ("start", "stop"))
         status, rule = self._status(given.get("status"))
         cdp_url = self._try("cdp_url", lambda: JsonPath.parse(_needed(given.get("cdp_url"))))
+        errors = self._try("errors", lambda: _error_rules(given.get("errors", {})))
         request_seconds = self._seconds("request_timeout", given, _REQUEST_SECONDS)
         start_seconds = self._seconds("start_timeout", given, _START_SECONDS)
         actions = [action for action in (start, stop, status) if action is not None]
@@ -84,6 +86,7 @@ class _Reader:
             status=status,
             status_rule=rule,
             cdp_url=cdp_url,
+            errors=errors or ErrorRules(),
             request_timeout=request_seconds,
             start_timeout=start_seconds,
             variables=variables,
@@ -283,6 +286,24 @@ def _states(value: object) -> dict[str, BrowserState]:
     if wrong:
         raise BadInputError(f"{wrong[0]!r} is no state{did_you_mean(wrong[0], known)} (known: {', '.join(known)})")
     return {str(text): BrowserState(state) for text, state in value.items()}
+
+
+def _error_rules(value: object) -> ErrorRules:
+    known = [refusal.value for refusal in Refusal]
+    if not isinstance(value, Mapping):
+        raise BadInputError('must be a table of texts that answers hold, such as { limit = "too many profiles" }')
+    declared = {}
+    for name, texts in value.items():
+        if name not in known:
+            raise BadInputError(f"{name!r} is no refusal{did_you_mean(str(name), known)} (known: {', '.join(known)})")
+        pieces = [texts] if isinstance(texts, str) else texts
+        if not isinstance(pieces, list) or not pieces or not all(isinstance(text, str) and text for text in pieces):
+            raise BadInputError(f"{name} must be a regular expression, or a list of some")
+        try:
+            declared[Refusal(name)] = re.compile("|".join(f"(?:{text})" for text in pieces), re.IGNORECASE)
+        except re.error as error:
+            raise BadInputError(f"{name} is no regular expression: {error}") from None
+    return ErrorRules(declared)
 
 
 def _plain(value: object) -> str | int | float | bool | None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import BadInputError, LaunchFailedError, LaunchFault, StopNotProvenError
+from poolsql.launchers.addresses import accepts_connections, checked_cdp_url, shown
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopRung
-from poolsql.launchers.rest.addresses import accepts_connections, checked_cdp_url, shown
 from poolsql.launchers.rest.answers import Missing
 from poolsql.launchers.rest.api import Api, ApiError
 from poolsql.launchers.rest.options import RestOptions

@@ -16,9 +16,9 @@ from contextlib import suppress
 
 from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import LauncherError, StopNotProvenError
+from poolsql.launchers.addresses import is_gone, shown
 from poolsql.launchers.contract import BrowserHandle, StopRung
 from poolsql.launchers.rest import retrying
-from poolsql.launchers.rest.addresses import is_gone, shown
 from poolsql.launchers.rest.answers import BrowserState
 from poolsql.launchers.rest.api import Api, ApiError
 from poolsql.launchers.rest.options import RestOptions

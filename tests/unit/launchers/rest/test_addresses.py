@@ -12,7 +12,7 @@ from websockets.sync.server import serve
 
 from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError
-from poolsql.launchers.rest.addresses import (
+from poolsql.launchers.addresses import (
     accepts_connections,
     checked_cdp_url,
     is_gone,

@@ -12,6 +12,7 @@ from poolsql.deadlines import Deadline
 from poolsql.errors import LaunchFault
 from poolsql.launchers.rest.api import Api, ApiError
 from poolsql.launchers.rest.reading import read_options
+from poolsql.launchers.rest.refusals import Refusal
 
 SECRET = "api-canary-93be17"
 
@@ -157,6 +158,30 @@ def test_a_retry_after_is_read() -> None:
 )
 def test_what_says_that_nothing_runs(status: int, body: str, not_running: bool) -> None:
     assert failed(http(status, body)).not_running is not_running
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refusal", "expected"),
+    [
+        (200, '{"code": -1, "msg": "Too many request per second"}', Refusal.LIMIT, (LaunchFault.LAUNCHER, True, False)),
+        (500, '{"errorCode": "profile_locked"}', Refusal.LOCKED, (LaunchFault.LAUNCHER, True, False)),
+        (400, '{"errorCode": "proxy_connection_issue"}', Refusal.PROXY, (LaunchFault.PROXY, False, True)),
+        (400, '{"code": "PROFILE_ALREADY_RUNNING"}', Refusal.ALREADY_RUNNING, (LaunchFault.PROFILE, False, False)),
+        (200, '{"code": 1, "msg": "already open"}', Refusal.ALREADY_RUNNING, (LaunchFault.PROFILE, False, False)),
+        (409, '{"msg": "by another user"}', Refusal.IN_USE, (LaunchFault.PROFILE, False, False)),
+        (401, '{"errorCode": "profile_locked"}', Refusal.LOCKED, (LaunchFault.LAUNCHER, True, False)),
+        (400, '{"msg": "no such folder"}', None, (LaunchFault.LAUNCHER, False, False)),
+    ],
+)
+def test_declared_texts_tell_refusals_apart_before_status_and_common_words(
+    status: int, body: str, refusal: Refusal | None, expected: tuple[LaunchFault, bool, bool]
+) -> None:
+    rule = {"path": "/{id}", "success": {"equals": {"code": 0}}}
+    errors = {"limit": "too many", "locked": ["profile_locked", "sync"], "proxy": "proxy_.*"}
+    error = failed(http(status, body), start=rule, errors=errors)
+    assert error.refusal is refusal
+    assert (error.fault, error.retry, error.may_have_acted) == expected
+    assert body[1:20] in str(error)
 
 
 def test_what_was_never_sent_did_nothing() -> None:
