@@ -7,7 +7,7 @@ import socket
 from urllib.parse import SplitResult, urlsplit
 
 from websockets.exceptions import InvalidStatus, WebSocketException
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from poolsql.deadlines import Deadline
 from poolsql.errors import BadInputError
@@ -69,22 +69,31 @@ def is_gone(cdp_url: str, deadline: Deadline) -> bool:
         return accepted is False
     limit = deadline.part(1, at_most=_PROBE_SECONDS)
     try:
-        # No proxy, whatever the environment says; and no Origin header, which Chromium refuses.
-        with connect(
-            cdp_url,
-            proxy=None,
-            origin=None,
-            compression=None,
-            open_timeout=limit.left(),
-            close_timeout=limit.left(),
-            ping_interval=None,
-        ):
+        with connected(cdp_url, open_within=limit.left(), close_within=limit.left()):
             return False
     except InvalidStatus as error:
         return error.response.status_code in _GONE
     except (OSError, EOFError, ValueError, WebSocketException):
         # Perhaps it is just ending: the next look tells.
         return False
+
+
+def connected(cdp_url: str, *, open_within: float, close_within: float) -> ClientConnection:
+    """A connection to a browser's websocket, to be used as a context; both limits are seconds.
+
+    Raises:
+        OSError, EOFError, ValueError, WebSocketException: There is none.
+    """
+    # No proxy, whatever the environment says; and no Origin header, which Chromium refuses.
+    return connect(
+        cdp_url,
+        proxy=None,
+        origin=None,
+        compression=None,
+        open_timeout=open_within,
+        close_timeout=close_within,
+        ping_interval=None,
+    )
 
 
 def _knock(parts: SplitResult, deadline: Deadline) -> bool | None:

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
-from websockets.sync.client import connect
 
 from poolsql.deadlines import Deadline, wait_until
 from poolsql.errors import StopNotProvenError
+from poolsql.launchers.addresses import connected
 from poolsql.launchers.contract import StopRung
 from poolsql.launchers.local.browser_processes import find_browser
 from poolsql.launchers.local.locks import remove_stale_lock
@@ -105,16 +105,8 @@ def _stop_gently(mains: Sequence[ProcessIdentity], cdp_url: str | None, deadline
 def _ask_to_close(cdp_url: str, patience: Deadline) -> bool:
     """Send ``Browser.close``; False when the browser cannot have got it."""
     try:
-        # No proxy, whatever the environment says; and no Origin header, which Chromium refuses.
-        with connect(
-            cdp_url,
-            proxy=None,
-            origin=None,
-            compression=None,
-            open_timeout=patience.left(),
-            close_timeout=min(_CLOSE_FRAME_SECONDS, patience.left()),
-            ping_interval=None,
-        ) as connection:
+        close_within = min(_CLOSE_FRAME_SECONDS, patience.left())
+        with connected(cdp_url, open_within=patience.left(), close_within=close_within) as connection:
             connection.send(json.dumps({"id": 1, "method": "Browser.close"}))
             with suppress(ConnectionClosed, TimeoutError):
                 connection.recv(timeout=patience.left())
