@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
+from math import inf, isfinite
 from uuid import UUID
 
 from poolsql.clocks import elapsed_clock
@@ -47,14 +48,19 @@ class Ticket:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.criteria = request.criteria
         self.called: Future[None] = Future()
+        self.first_look = inf
+        """When, on `elapsed_clock`, somebody has to look for it before the next regular look; infinite: never."""
+
+    def left(self) -> None:
+        """It stands in the line."""
         self.first_look = elapsed_clock() + FIRST_LOOK
-        """When, on `elapsed_clock`, somebody has to look for it before the next regular look; infinite: no more."""
 
     def looked(self, at: float) -> None:
         """Somebody looked."""
         if self.first_look <= at:
-            self.first_look = float("inf")
+            self.first_look = inf
 
     def call(self) -> None:
         """Wake whoever waits; repeating it changes nothing."""
@@ -99,11 +105,12 @@ class Tickets:
             self.forget(ticket)
             raise
         with self._changed:
+            ticket.left()
             if self._thread is None and not self._closed:
                 self._next_look = elapsed_clock() + LOOK_EVERY
                 self._thread = threading.Thread(target=self._run, name="poolsql-tickets", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._wake_for(ticket.criteria)
         return ticket
 
     def withdraw(self, ticket: Ticket) -> bool:
@@ -142,12 +149,13 @@ class Tickets:
         """Look for it no more: its request has its lease."""
         with self._changed:
             self._tickets.pop(ticket.request.id, None)
+            self._wake_for(ticket.criteria)
 
     def _run(self) -> None:
         while self._wait_until_due():
             now = elapsed_clock()
             with self._changed:
-                waiting = [ticket for ticket in self._tickets.values() if not ticket.called.done()]
+                waiting = list(self._waiting())
                 regular = self._next_look <= now
                 if regular:
                     self._next_look = now + LOOK_EVERY
@@ -163,21 +171,38 @@ class Tickets:
     def _wait_until_due(self) -> bool:
         with self._changed:
             while self._tickets and not self._closed:
-                waiting = [ticket.first_look for ticket in self._tickets.values() if not ticket.called.done()]
-                due = min([self._next_look, *waiting])
-                remaining = due - elapsed_clock()
+                remaining = min(self._next_look, self._first_look()) - elapsed_clock()
                 if remaining <= 0:
                     return True
                 self._changed.wait(timeout=min(remaining, LOOK_EVERY))
             self._thread = None
             return False
 
+    def _first_look(self) -> float:
+        """When the first of some line is to be looked for."""
+        firsts: dict[int, Ticket] = {}
+        for ticket in self._waiting():
+            firsts.setdefault(ticket.criteria, ticket)
+        return min((ticket.first_look for ticket in firsts.values()), default=inf)
+
+    def _wake_for(self, criteria: int) -> None:
+        """Wake the thread if the first of this line is still to be looked for.
+
+        Those behind it need no look of their own: a release that has not seen them has served the first.
+        """
+        first = next((ticket for ticket in self._waiting() if ticket.criteria == criteria), None)
+        if first is not None and isfinite(first.first_look):
+            self._changed.notify()
+
+    def _waiting(self) -> Iterator[Ticket]:
+        return (ticket for ticket in self._tickets.values() if not ticket.called.done())
+
     def _look(self, waiting: Iterable[Ticket], *, regular: bool) -> None:
         if regular:
             for row in self._database.run(TEND_TICKETS, {"worker_id": self._worker.id}, patience=0):
                 self.call(row.request_id)
             self._reap()
-        lines = {ticket.request.criteria: ticket.request for ticket in waiting}
+        lines = {ticket.criteria: ticket.request for ticket in waiting}
         for request in lines.values():
             self._serve(request)
         if regular:
@@ -201,6 +226,4 @@ class Tickets:
 
     def _waits_for(self, criteria: int) -> bool:
         with self._changed:
-            return any(
-                ticket.request.criteria == criteria and not ticket.called.done() for ticket in self._tickets.values()
-            )
+            return any(ticket.criteria == criteria for ticket in self._waiting())

@@ -129,16 +129,9 @@ class Api:
             received = finish_within(
                 lambda: _send(action.method, url, headers, body, limit), limit, name=f"rest-{action.name}"
             )
-        except TimeoutError:
-            raise ApiError(
-                f"{place}: no complete answer within {limit.seconds:.3g} s",
-                retry=True,
-                may_have_acted=True,
-                in_flight=True,
-            ) from None
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             # Not chained: the error holds the request with its headers.
-            raise self._broken(place, error) from None
+            raise self._broken(place, error, limit) from None
         return self._judged(action, place, received, wants_json=wants_json)
 
     def _headers(self, place: str, values: Mapping[str, Value]) -> dict[str, str]:
@@ -154,7 +147,7 @@ class Api:
             raise ApiError(f"{place}: {error}") from None
         return {"Accept": "application/json", "User-Agent": f"poolsql/{package_version()}", **filled}
 
-    def _broken(self, place: str, error: Exception) -> ApiError:
+    def _broken(self, place: str, error: Exception, limit: Deadline) -> ApiError:
         cause = clean_text(_cause(error), limit=_QUOTED)
         if isinstance(error, requests.exceptions.SSLError):
             return ApiError(f"{place}: no secure connection ({cause}); check the base URL and the certificate")
@@ -166,9 +159,9 @@ class Api:
                 f"{self._options.base_url}",
                 retry=True,
             )
-        return ApiError(
-            f"{place}: no complete answer ({cause})", retry=True, may_have_acted=True, in_flight=_timed_out(error)
-        )
+        timed_out = _timed_out(error)
+        told = f"within {limit.seconds:.3g} s" if timed_out else f"({cause})"
+        return ApiError(f"{place}: no complete answer {told}", retry=True, may_have_acted=True, in_flight=timed_out)
 
     def _judged(self, action: Action, place: str, received: _Received, *, wants_json: bool) -> Json:
         status, rule = received.status, action.success
@@ -250,8 +243,11 @@ def _was_not_sent(error: Exception) -> bool:
 
 
 def _timed_out(error: Exception) -> bool:
-    # While an answer is read, requests calls a time-out a broken connection.
-    return isinstance(error, requests.Timeout) or bool(error.args and isinstance(error.args[0], ReadTimeoutError))
+    # By the limit of all steps together, or by requests' own for one of them, whichever is noticed first. While an
+    # answer is read, requests calls its time-out a broken connection.
+    return isinstance(error, TimeoutError | requests.Timeout) or bool(
+        error.args and isinstance(error.args[0], ReadTimeoutError)
+    )
 
 
 def _cause(error: Exception) -> str:

@@ -92,6 +92,35 @@ def test_a_ticket_that_is_left_while_a_release_is_under_way_is_served_by_the_nex
     assert lines(desk) == []
 
 
+@pytest.mark.parametrize("is_served", [True, False], ids=["is served", "gives up"])
+def test_who_stands_behind_another_is_looked_for_when_that_one_has_gone(
+    new_desk: NewDesk, monkeypatch: pytest.MonkeyPatch, *, is_served: bool
+) -> None:
+    monkeypatch.setattr(tickets, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(tickets, "LOOK_EVERY", 1000.0)
+    desk = new_desk(profiles=2)
+    first, second = desk.granted(), desk.granted()
+    before = stand(desk)
+    assert before._ticket is not None
+    looked_for = before._ticket
+    until(lambda: looked_for.first_look == float("inf"))
+    behind = stand(desk)
+    assert behind._ticket is not None
+    assert behind._ticket.first_look < float("inf"), "a release serves the one before it"
+    if is_served:
+        desk.release(first)
+        free_unannounced(desk, second)
+        tell([before])
+        assert before.try_once() is not None
+    else:
+        free_unannounced(desk, second)
+        assert before.leave_line() is None
+    behind._ticket.called.result(timeout=10)
+    granted = behind.try_once()
+    assert granted is not None
+    assert granted.profile.id == second.profile.id
+
+
 @KEPT_OR_NOT
 def test_of_two_releases_one_hands_over_and_the_other_frees_its_profile(
     new_desk: NewDesk, end: Callable[[Opened], None]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from poolsql.deadlines import Deadline
 from poolsql.errors import LaunchFault
+from poolsql.launchers.rest import api
 from poolsql.launchers.rest.api import Api, ApiError
 from poolsql.launchers.rest.reading import read_options
 from poolsql.launchers.rest.refusals import Refusal
@@ -203,6 +204,29 @@ def test_a_server_that_is_silent_is_given_up_in_time() -> None:
         assert (told.value.retry, told.value.may_have_acted) == (True, True)
         with pytest.raises(ApiError, match="no complete answer"):
             start(base_url, seconds=0.2)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"], ids=["silent", "half"])
+def test_the_time_of_a_step_is_told_like_that_of_the_request(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlimited(work: Callable[[], Any], deadline: Deadline, *, name: str) -> Any:
+        return work()
+
+    # On a busy machine, what the request's parts have of time ends before somebody notices that its own has.
+    monkeypatch.setattr(api, "finish_within", unlimited)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept: list[socket.socket] = []
+
+        def begin_an_answer() -> None:
+            kept.append(server.accept()[0])
+            kept[0].sendall(answer)
+
+        thread = threading.Thread(target=begin_an_answer)
+        thread.start()
+        with pytest.raises(ApiError, match=r"no complete answer within 0\.3 s") as told:
+            start(f"http://127.0.0.1:{server.getsockname()[1]}", request_timeout=0.3)
+        assert (told.value.retry, told.value.may_have_acted, told.value.in_flight) == (True, True, True)
+        thread.join()
+        kept[0].close()
 
 
 def test_a_plain_server_behind_https_is_told() -> None:
