@@ -15,7 +15,7 @@ demo: ## show the pool at work: real browsers, an embedded Postgres, pages on th
 test: ## run the tests (ARGS: options of pytest; JOBS: how many at a time)
 	@sh test.sh $(ARGS)
 
-test-all: ## run the tests, with those that take minutes
+test-all: ## run the tests, with those that take long
 	@SLOW=yes sh test.sh $(ARGS)
 
 test-pythons: ## run the unit tests with each Python from 3.11 on that is installed (PYTHONS: which)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The tests, on a machine on which nothing is prepared: `sh test.sh [options of pytest]`. JOBS=… is how many run at
-# a time (default 2). Tests that take minutes, marked `slow`, run only with SLOW=yes, or when -m asks for them.
+# a time (default 2). Tests that take long, marked `slow`, run only with SLOW=yes, or when -m asks for them.
 set -eu
 CDPATH='' cd -- "$(dirname -- "$0")"
 sh tools/set_up.sh dev

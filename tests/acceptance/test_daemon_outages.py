@@ -143,6 +143,7 @@ def test_an_outage_longer_than_the_ttl_stops_the_browsers_and_the_tasks_are_done
     assert daemons.all("SELECT key FROM poolsql.profiles WHERE consecutive_failures > 0") == []
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_daemon_whose_database_is_away(
     cluster: Cluster, daemons: Daemons, numbered: NumberedSite
 ) -> None:

@@ -13,18 +13,14 @@ from tests.fixtures.real_pages import expected, served, spread
 EXTRACT = '{ title = "title", heading = { css = "h1, h2, h3, h4, h5, h6", required = false } }'
 
 
-@pytest.mark.parametrize(
-    ("pages", "seconds"),
-    [
-        pytest.param(20, 120.0, id="20 pages"),
-        pytest.param(300, 900.0, id="300 pages", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
-    ],
-)
-def test_two_daemons_share_two_scheduled_jobs(
-    pages: int, seconds: float, manual: Path, nginx: str, tmp_path: Path, daemons: Daemons
-) -> None:
-    chosen = spread(sorted(manual.glob("*.html")), pages)
-    assert len(set(chosen)) == pages
+PAGES = 300
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_two_daemons_share_two_scheduled_jobs(manual: Path, nginx: str, tmp_path: Path, daemons: Daemons) -> None:
+    chosen = spread(sorted(manual.glob("*.html")), PAGES)
+    assert len(set(chosen)) == PAGES
     with served(nginx, manual, tmp_path) as address:
         urls = [f"{address}/{page.name}" for page in chosen]
         values = {"concurrency": "2", "extract": EXTRACT}
@@ -45,7 +41,7 @@ def test_two_daemons_share_two_scheduled_jobs(
         health = daemons.run("healthcheck")
         assert health.wait(seconds=30) == 0, health.output
         assert health.output == "2 daemons are well"
-        daemons.wait_until_over(runs=2, seconds=seconds)
+        daemons.wait_until_over(runs=2, seconds=900)
         until(lambda: not daemons.leases(), seconds=30)
         daemons.end(first, second)
     assert daemons.code_of("healthcheck") == 1
@@ -68,6 +64,6 @@ def test_two_daemons_share_two_scheduled_jobs(
     assert sorted(visit.task_id for visit in visits) == [task.id for task in tasks], "each page was visited once"
     shares = [sum(visit.worker_id == worker.id for visit in visits) for worker in daemons.workers()]
     assert len(shares) == 2
-    assert min(shares) >= pages // 10, f"one daemon did nearly all: {shares}"
+    assert min(shares) >= PAGES // 10, f"one daemon did nearly all: {shares}"
     daemons.check_nothing_held()
     daemons.check_signed_off()

@@ -26,10 +26,8 @@ def pooler(new_pooler: NewPooler) -> PgBouncer:
     return new_pooler()
 
 
-@pytest.mark.parametrize(
-    "direct",
-    [pytest.param(True, id="with a direct address"), pytest.param(False, id="without", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("direct", [True, False], ids=["with a direct address", "without"])
 def test_a_run_goes_through_while_the_pooler_is_killed_and_started(
     direct: bool, daemons: Daemons, numbered: NumberedSite, pooler: PgBouncer
 ) -> None:

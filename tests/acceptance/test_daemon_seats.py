@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.daemons import Daemons, hosts, job, pool_of
 from tests.fixtures.conditions import until
 from tests.sites.numbered import NumberedSite
@@ -10,6 +12,7 @@ MOST = 2
 TASKS = 5
 
 
+@pytest.mark.slow
 def test_two_jobs_of_ten_browsers_share_two(daemons: Daemons, numbered: NumberedSite) -> None:
     urls = [numbered.page(number, seconds=0.3) for number in range(2 * TASKS)]
     daemons.apply(

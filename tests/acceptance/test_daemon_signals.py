@@ -140,6 +140,7 @@ def test_a_daemon_without_work_ends_at_once(number: signal.Signals, daemons: Dae
     ends_cleanly(daemons, daemon)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_started_before_its_database_waits_for_it(daemons: Daemons) -> None:
     with Cluster() as cluster:
         url = address_of(cluster.url)

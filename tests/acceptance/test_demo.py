@@ -76,6 +76,7 @@ def test_from_beginning_to_end(directory: Path) -> None:
     assert all(len(line) <= 120 for line in demo.lines if "│" in line or "┃" in line)
 
 
+@pytest.mark.slow
 def test_ctrl_c_after_the_kill_takes_everything_down(directory: Path) -> None:
     demo = DemoProgram(directory=directory)
     demo.line_with("kill -9")
@@ -97,6 +98,7 @@ def test_other_signals_at_other_moments(directory: Path, number: signal.Signals,
     assert "Traceback" not in demo.output
 
 
+@pytest.mark.slow
 def test_stay_keeps_the_database_until_ctrl_c(directory: Path, tmp_path: Path) -> None:
     addresses = tmp_path / "my pages.txt"
     with ShopSite() as site:

@@ -70,6 +70,7 @@ FLAT: Mapping[str, tuple[Callable[..., Case], Mapping[str, Any], set[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAT)
 def test_what_is_to_stay_flat_is_told_beside_what_it_is_measured_by(fleet: Fleet, name: str) -> None:
     measure, size, figures = FLAT[name]

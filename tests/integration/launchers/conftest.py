@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Playwright, sync_playwright
 
+from tests.fixtures.browsers import processes_that_mention
+
 pytest.register_assert_rewrite("tests.integration.launchers.conformance", "tests.integration.launchers.support")
 
-from .support import Site, children_that_are_zombies, processes_that_mention, seen_within  # noqa: E402 - its asserts are to be rewritten
+from .support import Site, children_that_are_zombies, seen_within  # noqa: E402 - its asserts are to be rewritten
 
 
 @pytest.fixture(scope="module")

@@ -107,17 +107,6 @@ def to_text(value: dict[str, Any]) -> str:
     return json.dumps(value)
 
 
-def processes_that_mention(text: str) -> list[psutil.Process]:
-    """Living processes with this text in their command line or environment, except this one."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            alive = process.pid != psutil.Process().pid and process.status() != psutil.STATUS_ZOMBIE
-            if alive and (text in " ".join(process.cmdline()) or text in process.environ().get("POOLSQL_BROWSER", "")):
-                found.append(process)
-    return found
-
-
 def children_that_are_zombies() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children():

@@ -19,9 +19,10 @@ from playwright.sync_api import Playwright
 from poolsql.errors import LaunchFailedError, LaunchFault
 from poolsql.launchers.contract import BrowserHandle, LaunchRequest, StopRung
 from poolsql.launchers.local.launcher import LocalLauncher
+from tests.fixtures.browsers import processes_that_mention
 
 from .conformance import START_SECONDS, STOP_SECONDS
-from .support import OFFLINE, ROOT, page_of, processes_that_mention, seen_within
+from .support import OFFLINE, ROOT, page_of, seen_within
 
 MACHINE = "this-machine"
 
@@ -63,7 +64,7 @@ def start(launcher: LocalLauncher) -> BrowserHandle:
 
 
 def displays(data_dir: Path) -> list[psutil.Process]:
-    return [process for process in processes_that_mention(str(data_dir)) if process.name() == "Xvfb"]
+    return processes_that_mention(str(data_dir), name="Xvfb")
 
 
 @pytest.fixture

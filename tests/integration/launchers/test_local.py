@@ -24,13 +24,13 @@ from poolsql.launchers.local.exclusive import only_starter
 from poolsql.launchers.local.executable import find_executable
 from poolsql.launchers.local.launcher import LocalLauncher
 from poolsql.launchers.processes import ProcessIdentity, is_alive
+from tests.fixtures.browsers import processes_that_mention
 
 from .conformance import START_SECONDS, STOP_SECONDS, LauncherConformance, start
 from .support import (
     OFFLINE,
     ROOT,
     Site,
-    processes_that_mention,
     recall,
     remember,
     run_elsewhere,

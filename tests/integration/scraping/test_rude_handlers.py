@@ -44,7 +44,7 @@ async def cancels_itself(_: AsyncSession, __: Task) -> Mapping[str, Any]:
 
 
 async def swallows_its_end(_: AsyncSession, __: Task) -> Mapping[str, Any]:
-    for _round in range(200):
+    for _round in range(60):
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0.1)
     return {}
