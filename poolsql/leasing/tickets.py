@@ -110,7 +110,8 @@ class Tickets:
                 self._next_look = elapsed_clock() + LOOK_EVERY
                 self._thread = threading.Thread(target=self._run, name="poolsql-tickets", daemon=True)
                 self._thread.start()
-            self._wake_for(ticket.criteria)
+            if self._first_of(ticket.criteria) is ticket:
+                self._changed.notify()
         return ticket
 
     def withdraw(self, ticket: Ticket) -> bool:
@@ -119,8 +120,10 @@ class Tickets:
         Raises:
             DatabaseUnavailableError: The database could not be reached; the ticket goes stale by itself.
         """
-        self.forget(ticket)
-        return bool(self._database.run(WITHDRAW, {"request_id": ticket.request.id}))
+        try:
+            return bool(self._database.run(WITHDRAW, {"request_id": ticket.request.id}))
+        finally:
+            self.forget(ticket)
 
     def call(self, request_id: UUID | None) -> None:
         """A lease was handed to this request, or (None) to some that nobody was told of."""
@@ -146,10 +149,14 @@ class Tickets:
             thread.join()
 
     def forget(self, ticket: Ticket) -> None:
-        """Look for it no more: its request has its lease."""
+        """Look for it no more: its request has its lease, or waits no longer."""
         with self._changed:
-            self._tickets.pop(ticket.request.id, None)
-            self._wake_for(ticket.criteria)
+            if self._tickets.pop(ticket.request.id, None) is None:
+                return
+            behind = self._first_of(ticket.criteria)
+            if behind is not None and isfinite(behind.first_look):
+                behind.left()  # a release that saw neither may still be under way
+                self._changed.notify()
 
     def _run(self) -> None:
         while self._wait_until_due():
@@ -185,14 +192,12 @@ class Tickets:
             firsts.setdefault(ticket.criteria, ticket)
         return min((ticket.first_look for ticket in firsts.values()), default=inf)
 
-    def _wake_for(self, criteria: int) -> None:
-        """Wake the thread if the first of this line is still to be looked for.
+    def _first_of(self, criteria: int) -> Ticket | None:
+        """Who is first in the line for this; those behind it need no first look while it waits.
 
-        Those behind it need no look of their own: a release that has not seen them has served the first.
+        A release that has not seen them has served the first.
         """
-        first = next((ticket for ticket in self._waiting() if ticket.criteria == criteria), None)
-        if first is not None and isfinite(first.first_look):
-            self._changed.notify()
+        return next((ticket for ticket in self._waiting() if ticket.criteria == criteria), None)
 
     def _waiting(self) -> Iterator[Ticket]:
         return (ticket for ticket in self._tickets.values() if not ticket.called.done())

@@ -91,6 +91,7 @@ def test_ctrl_c_lets_running_tasks_end_though_everything_gets_the_signal(
     ends_cleanly(daemons, daemon)
 
 
+@pytest.mark.slow
 def test_a_third_signal_ends_it_at_once_and_the_next_daemon_clears_up(
     held: Callable[..., Program], daemons: Daemons, numbered: NumberedSite
 ) -> None:

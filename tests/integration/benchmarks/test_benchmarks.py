@@ -105,12 +105,9 @@ def test_the_first_part_of_a_name_stands_for_all_that_begin_with_it() -> None:
     assert named("fla") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "circumstances",
-    [
-        pytest.param(crash.TOGETHER, id="on one machine"),
-        pytest.param(crash.APART, id="on two", marks=pytest.mark.slow),
-    ],
+    "circumstances", [pytest.param(crash.TOGETHER, id="on one machine"), pytest.param(crash.APART, id="on two")]
 )
 def test_crash_tells_when_the_profiles_of_killed_workers_are_back(
     fleet: Fleet, circumstances: crash.Circumstances

@@ -84,7 +84,13 @@ def test_one_that_is_frozen_for_longer_than_its_ttl_loses_its_browser_before_the
     assert {report.lease_id for report in ledger.refused()} == {lease}
 
 
-@pytest.mark.parametrize("looking", [True, False], ids=["shorter, while others look", "longer, while nobody looks"])
+@pytest.mark.parametrize(
+    "looking",
+    [
+        pytest.param(True, id="shorter, while others look"),
+        pytest.param(False, id="longer, while nobody looks", marks=pytest.mark.slow),
+    ],
+)
 def test_one_that_nobody_took_anything_from_renews_and_goes_on(
     fleet: Fleet,
     database: Database,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from poolsql.clocks import elapsed_clock
 from poolsql.database.statements import Statement
 from poolsql.leasing import tickets
 from poolsql.leasing.checkout import CLAIM, Grant
@@ -119,6 +120,18 @@ def test_who_stands_behind_another_is_looked_for_when_that_one_has_gone(
     granted = behind.try_once()
     assert granted is not None
     assert granted.profile.id == second.profile.id
+
+
+def test_whoever_becomes_the_first_is_looked_for_when_releases_that_saw_neither_have_ended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tickets, "FIRST_LOOK", 1000.0)
+    desk.granted()
+    before, behind = stand(desk), stand(desk)
+    assert behind._ticket is not None
+    left = elapsed_clock()
+    assert before.leave_line() is None
+    assert behind._ticket.first_look >= left + tickets.FIRST_LOOK
 
 
 @KEPT_OR_NOT
